@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* lock.c - see lock.h.  The mutex is the three-state futex mutex of Drepper's "Futexes Are
+ * Tricky"; the reader/writer lock keeps readers in one word and sleeps on another. */
+#include "lock.h"
+
+#define SPIN_ROUNDS 100
+#define RW_WRITER (1U << 31)
+
+void ps_mutex_lock_slow(struct ps_mutex *m)
+{
+	for (int i = 0; i < SPIN_ROUNDS; i++) {
+		if (relaxed_load(&m->word) == 0 && ps_mutex_trylock(m))
+			return;
+		cpu_relax();
+	}
+	while (atomic_exchange_explicit(&m->word, 2, memory_order_acquire) != 0)
+		sys_futex_wait(&m->word, 2, -1);
+}
+
+static void rw_sleep(struct ps_rwlock *l, int *spins, u32 seen)
+{
+	if ((*spins)++ < SPIN_ROUNDS)
+		cpu_relax();
+	else
+		sys_futex_wait(&l->wake, seen, -1);
+}
+
+static void rw_wake(struct ps_rwlock *l)
+{
+	atomic_fetch_add(&l->wake, 1);
+	sys_futex_wake(&l->wake, INT32_MAX);
+}
+
+void ps_rwlock_read_lock(struct ps_rwlock *l)
+{
+	int spins = 0;
+
+	for (;;) {
+		u32 seen = atomic_load(&l->wake);
+		u32 s = atomic_load(&l->state);
+
+		if (!(s & RW_WRITER) && relaxed_load(&l->writers) == 0) {
+			if (atomic_compare_exchange_weak(&l->state, &s, s + 1))
+				return;
+			continue;
+		}
+		rw_sleep(l, &spins, seen);
+	}
+}
+
+void ps_rwlock_read_unlock(struct ps_rwlock *l)
+{
+	/* Only the last reader out, and only when a writer waits, has someone to wake. */
+	if (atomic_fetch_sub(&l->state, 1) == 1 && atomic_load(&l->writers))
+		rw_wake(l);
+}
+
+bool ps_rwlock_write_trylock(struct ps_rwlock *l)
+{
+	u32 zero = 0;
+
+	if (!atomic_compare_exchange_strong(&l->state, &zero, RW_WRITER))
+		return false;
+	atomic_fetch_add(&l->writers, 1);
+	return true;
+}
+
+void ps_rwlock_write_lock(struct ps_rwlock *l)
+{
+	int spins = 0;
+
+	atomic_fetch_add(&l->writers, 1);
+	for (;;) {
+		u32 seen = atomic_load(&l->wake);
+		u32 zero = 0;
+
+		if (atomic_compare_exchange_strong(&l->state, &zero, RW_WRITER))
+			return;
+		rw_sleep(l, &spins, seen);
+	}
+}
+
+void ps_rwlock_write_unlock(struct ps_rwlock *l)
+{
+	atomic_fetch_sub(&l->writers, 1);
+	atomic_store(&l->state, 0);
+	rw_wake(l);
+}
+
+void ps_event_wait(struct ps_event *e, u32 seen, s64 timeout_ns)
+{
+	atomic_fetch_add(&e->waiters, 1);
+	if (ps_event_get(e) == seen)
+		sys_futex_wait(&e->seq, seen, timeout_ns);
+	atomic_fetch_sub(&e->waiters, 1);
+}
+
+void ps_event_wake(struct ps_event *e)
+{
+	atomic_fetch_add(&e->seq, 1);
+	if (atomic_load(&e->waiters))
+		sys_futex_wake(&e->seq, INT32_MAX);
+}
