@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pswap.h - private swap for a process, as a library.
+ *
+ * A struct pswap is an engine of its own: memory mapped with pswap_mmap() may grow past memory_limit;
+ * what does not fit is compressed, or written to the stores, and comes back when it is touched.
+ * Calls return 0, a pointer, or -1 / MAP_FAILED with errno set.  All calls are thread-safe unless
+ * said otherwise; none may be made from a signal handler.
+ *
+ * Memory of a struct pswap belongs to the process that mapped it: it is not inherited by fork()
+ * (MADV_DONTFORK), and the engine does not run in the child.
+ */
+#ifndef PSWAP_H
+#define PSWAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define PSWAP_API __attribute__((visibility("default")))
+#else
+#define PSWAP_API
+#endif
+
+struct pswap;
+struct pswap_group;
+
+/* pswap_options.flags */
+#define PSWAP_COUNT_RESIDENT 0x1u /* the limit bounds resident pages only, not the pool */
+#define PSWAP_FAULT_SIGNAL   0x2u /* faults are served by the faulting thread (SIGBUS); see below */
+#define PSWAP_FAULT_THREAD   0x4u /* faults are served by engine threads (the default) */
+
+struct pswap_options {
+	size_t size;		   /* sizeof(struct pswap_options) */
+	uint64_t memory_limit;	   /* bytes: resident pages, frames, pool and metadata; at least 16 MiB */
+	const char *const *stores; /* as `pswap run -s`, in order of preference; NULL: {"ram", "file"} */
+	unsigned n_stores;	   /* 0 with stores == NULL */
+	unsigned workers;	   /* page-out threads; 0: one for each CPU, at most 4 */
+	unsigned flags;
+};
+
+/*
+ * Starts an engine.  In signal mode a SIGBUS handler is installed (the old one is called for
+ * addresses that are not pswap's) and system calls given swapped memory fail with EFAULT.
+ *
+ * EINVAL: opt->size unknown, limit under 16 MiB or over the address space, unknown store, codec or
+ * flag (the reason is one line in pswap_strerror()); ENOMEM; EPERM or ENOSYS: no userfaultfd here
+ * (pswap doctor says why).
+ */
+PSWAP_API int pswap_open(struct pswap **ps, const struct pswap_options *opt);
+
+/* Unmaps every region, stops the threads, frees everything. EINVAL: not open (a second close). No
+ * other call on ps may be running or made later. */
+PSWAP_API int pswap_close(struct pswap *ps);
+
+/*
+ * Maps length bytes (a multiple of 4096, not 0) of zeroed private memory, 2 MiB aligned when length
+ * is at least 2 MiB.  group: NULL for the root group.  flags: 0, or PSWAP_MAP_NOHUGE to use 4 KiB
+ * pages only.  EINVAL, ENOMEM.
+ */
+#define PSWAP_MAP_NOHUGE 0x1u
+PSWAP_API void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group,
+			   unsigned flags);
+
+/* Unmaps any page-aligned part of memory mapped by pswap_mmap. EINVAL: unaligned, length 0, or a part
+ * is not pswap's (nothing was unmapped). */
+PSWAP_API int pswap_munmap(struct pswap *ps, void *addr, size_t length);
+
+/*
+ * MADV_PAGEOUT (write out now; returns when done), MADV_COLD (take out first), MADV_WILLNEED (read
+ * back in the background), MADV_DONTNEED (contents become zero), MADV_POPULATE_READ and _WRITE
+ * (read back now), and the hints MADV_NORMAL, RANDOM, SEQUENTIAL, HUGEPAGE, NOHUGEPAGE.
+ * EINVAL: unaligned, not pswap's, or another advice.  ENOMEM: PAGEOUT found no room in any store.
+ */
+PSWAP_API int pswap_madvise(struct pswap *ps, void *addr, size_t length, int advice);
+
+/* Drops [addr + new_length, addr + old_length): contents become zero, the mapping stays. new_length
+ * must not be larger than old_length: EINVAL. */
+PSWAP_API int pswap_truncate(struct pswap *ps, void *addr, size_t old_length, size_t new_length);
+
+/* A copy-on-write snapshot of [addr, addr + length), which shares slots with the original. ENOSYS
+ * in this version. */
+PSWAP_API int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy);
+
+/* Groups. ENOSYS in this version. */
+struct pswap_group_stat;
+PSWAP_API int pswap_group_create(struct pswap *ps, uint64_t limit, struct pswap_group **group);
+PSWAP_API int pswap_group_delete(struct pswap_group *group);
+PSWAP_API int pswap_group_move(struct pswap *ps, void *addr, size_t length,
+			       struct pswap_group *group);
+PSWAP_API int pswap_group_stat(struct pswap_group *group, struct pswap_group_stat *st);
+
+struct pswap_stat {
+	size_t size; /* set by the caller: sizeof(struct pswap_stat) */
+	/* bytes */
+	uint64_t limit_bytes, footprint_bytes, peak_footprint_bytes, resident_bytes;
+	uint64_t pool_bytes, peak_pool_bytes, metadata_bytes;
+	/* pages of 4096 bytes, or counts */
+	uint64_t swapped_pages, pages_out, pages_in, pages_same_filled, pages_clean_dropped;
+	uint64_t faults, faults_zero;
+	uint64_t fault_ns_p50, fault_ns_p99; /* nanoseconds */
+	uint64_t batch_frees, entry_frees, cluster_frees, lru_drains;
+	uint64_t pages_cache_in, pages_poisoned, pages_pinned;
+	uint64_t slots_used, frames_used, segments_used; /* 0 again when every region is unmapped */
+	uint64_t store_used_bytes[8], store_io_errors[8];
+	uint64_t returned_bytes; /* pool memory given back to the system since the start */
+};
+
+/* Fills st up to st->size. EINVAL: size 0 or not a known version's. */
+PSWAP_API int pswap_stat(struct pswap *ps, struct pswap_stat *st);
+
+/* Waits until pool memory freed so far has been returned to the system; for measuring. */
+PSWAP_API int pswap_purge(struct pswap *ps);
+
+/* Why the last failing call of this thread failed, in one line; never NULL. */
+PSWAP_API const char *pswap_strerror(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
