@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* pagetable.c - see pagetable.h. */
+#include "pagetable.h"
+#include "arena.h"
+
+#define PT_ADDR_BITS 47
+_Static_assert(PT_ADDR_BITS - PMD_SHIFT == 2 * PT_LEAF_BITS, "two levels cover user space");
+
+static unsigned root_index(u64 addr)
+{
+	return addr >> (PMD_SHIFT + PT_LEAF_BITS);
+}
+
+static unsigned leaf_index(u64 addr)
+{
+	return (addr >> PMD_SHIFT) & (PT_LEAF_SIZE - 1);
+}
+
+int pt_init(struct ps_mm *mm)
+{
+	mm->root = arena_map(PT_ROOT_SIZE * sizeof(*mm->root));
+	return mm->root ? 0 : -ENOMEM;
+}
+
+void pt_free(struct ps_mm *mm)
+{
+	if (!mm->root)
+		return;
+	for (unsigned r = 0; r < PT_ROOT_SIZE; r++) {
+		struct extent **leaf = mm->root[r];
+
+		if (!leaf)
+			continue;
+		for (unsigned l = 0; l < PT_LEAF_SIZE; l++) {
+			if (!leaf[l])
+				continue;
+			ps_assert(leaf[l]->pmd == PMD_NONE);
+			arena_free(leaf[l], sizeof(struct extent));
+		}
+		arena_unmap(leaf, PT_LEAF_SIZE * sizeof(*leaf));
+	}
+	arena_unmap((void *)mm->root, PT_ROOT_SIZE * sizeof(*mm->root));
+	mm->root = NULL;
+}
+
+struct extent *pt_find(struct ps_mm *mm, u64 addr)
+{
+	struct extent **leaf;
+
+	if (root_index(addr) >= PT_ROOT_SIZE)
+		return NULL;
+	leaf = atomic_load_explicit(&mm->root[root_index(addr)], memory_order_acquire);
+	if (!leaf)
+		return NULL;
+	return __atomic_load_n(&leaf[leaf_index(addr)], __ATOMIC_ACQUIRE);
+}
+
+struct extent *pt_get(struct ps_mm *mm, u64 addr)
+{
+	struct extent *e = pt_find(mm, addr), **leaf;
+	unsigned r = root_index(addr);
+
+	if (e || r >= PT_ROOT_SIZE)
+		return e;
+	ps_mutex_lock(&mm->table_lock);
+	leaf = mm->root[r];
+	if (!leaf) {
+		leaf = arena_map(PT_LEAF_SIZE * sizeof(*leaf));
+		if (!leaf)
+			goto out;
+		atomic_store_explicit(&mm->root[r], leaf, memory_order_release);
+	}
+	e = leaf[leaf_index(addr)];
+	if (!e) {
+		e = arena_alloc(sizeof(*e));
+		if (!e)
+			goto out;
+		e->mm = mm;
+		e->addr = addr & PMD_MASK;
+		relaxed_add(&mm->ps->nr_extents, 1);
+		__atomic_store_n(&leaf[leaf_index(addr)], e, __ATOMIC_RELEASE);
+	}
+out:
+	ps_mutex_unlock(&mm->table_lock);
+	return e;
+}
+
+struct extent *pt_next(struct ps_mm *mm, u64 addr, u64 end)
+{
+	addr &= PMD_MASK;
+	while (addr < end && root_index(addr) < PT_ROOT_SIZE) {
+		struct extent **leaf =
+			atomic_load_explicit(&mm->root[root_index(addr)], memory_order_acquire);
+		u64 leaf_end = (u64)(root_index(addr) + 1) << (PMD_SHIFT + PT_LEAF_BITS);
+
+		if (!leaf) {
+			addr = leaf_end;
+			continue;
+		}
+		for (; addr < leaf_end && addr < end; addr += PMD_SIZE) {
+			struct extent *e =
+				__atomic_load_n(&leaf[leaf_index(addr)], __ATOMIC_ACQUIRE);
+
+			if (e)
+				return e;
+		}
+	}
+	return NULL;
+}
+
+pte_t pte_get(struct extent *e, unsigned i)
+{
+	switch (e->pmd) {
+	case PMD_SWAP:
+		return pte_swap((swp_entry_t){ e->swap.val + i });
+	case PMD_CACHED:
+		return pte_make(PTE_CACHED);
+	case PMD_TABLE:
+		return e->table[i];
+	}
+	return pte_make(PTE_NONE);
+}
+
+/* Out of address space inside a step that must not fail: there is no way to keep the program's
+ * bytes right, so the process ends (ps_assert). The arena's META units make it a rare end. */
+static void split(struct extent *e)
+{
+	pte_t *table = arena_alloc(PTRS_PER_PMD * sizeof(pte_t));
+
+	ps_assert(table);
+	if (e->pmd != PMD_NONE)
+		for (unsigned i = 0; i < PTRS_PER_PMD; i++)
+			table[i] = pte_get(e, i);
+	e->nr_pte = e->pmd == PMD_NONE ? 0 : PTRS_PER_PMD;
+	e->table = table;
+	e->pmd = PMD_TABLE;
+	relaxed_add(&e->mm->ps->nr_tables, 1);
+}
+
+static void table_free(struct extent *e)
+{
+	arena_free(e->table, PTRS_PER_PMD * sizeof(pte_t));
+	relaxed_sub(&e->mm->ps->nr_tables, 1);
+}
+
+static void count(struct extent *e, pte_t pte, int by)
+{
+	enum pte_kind kind = pte_kind(pte);
+
+	if (kind == PTE_NONE)
+		return;
+	e->nr_pte += by;
+	if (kind == PTE_SWAP) {
+		e->nr_swap += by;
+		relaxed_add(&e->mm->ps->stat->swapped_pages, (u64)(s64)by);
+	} else if (kind == PTE_CACHED) {
+		e->frame->nr_live += by;
+	}
+}
+
+void pte_set(struct extent *e, unsigned i, pte_t pte)
+{
+	if (e->pmd == PMD_NONE && pte_kind(pte) == PTE_NONE)
+		return;
+	if (e->pmd != PMD_TABLE)
+		split(e);
+	count(e, e->table[i], -1);
+	e->table[i] = pte;
+	count(e, pte, 1);
+	if (e->nr_pte == 0) {
+		table_free(e);
+		e->pmd = PMD_NONE;
+	}
+}
+
+void present_set(struct extent *e, unsigned i, unsigned nr)
+{
+	unsigned was = e->nr_present;
+
+	for (; nr; i++, nr--) {
+		u64 bit = 1ULL << (i % 64);
+
+		e->nr_present += !(e->present[i / 64] & bit);
+		e->present[i / 64] |= bit;
+	}
+	relaxed_add(&e->mm->ps->nr_resident, e->nr_present - was);
+}
+
+void present_clear(struct extent *e, unsigned i, unsigned nr)
+{
+	unsigned was = e->nr_present;
+
+	for (; nr && e->nr_present; i++, nr--) {
+		u64 bit = 1ULL << (i % 64);
+
+		e->nr_present -= !!(e->present[i / 64] & bit);
+		e->present[i / 64] &= ~bit;
+	}
+	relaxed_sub(&e->mm->ps->nr_resident, was - e->nr_present);
+}
+
+void pmd_clear(struct extent *e)
+{
+	if (e->pmd == PMD_TABLE)
+		table_free(e);
+	if (e->nr_swap)
+		relaxed_sub(&e->mm->ps->stat->swapped_pages, e->nr_swap);
+	if (e->frame)
+		e->frame->nr_live = 0;
+	e->pmd = PMD_NONE;
+	e->nr_pte = e->nr_swap = 0;
+}
+
+void pmd_set_swap(struct extent *e, swp_entry_t first)
+{
+	pmd_clear(e);
+	e->pmd = PMD_SWAP;
+	e->swap = first;
+	e->nr_swap = PTRS_PER_PMD;
+	relaxed_add(&e->mm->ps->stat->swapped_pages, PTRS_PER_PMD);
+}
+
+void pmd_set_cached(struct extent *e)
+{
+	pmd_clear(e);
+	e->pmd = PMD_CACHED;
+	e->frame->nr_live = PTRS_PER_PMD;
+}

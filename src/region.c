@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* region.c - see region.h. */
+#include "region.h"
+#include "arena.h"
+
+struct region *region_after(struct ps_mm *mm, u64 addr)
+{
+	u32 lo = 0, hi = mm->nr_regions;
+
+	while (lo < hi) {
+		u32 mid = (lo + hi) / 2;
+
+		if (mm->regions[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < mm->nr_regions ? &mm->regions[lo] : NULL;
+}
+
+struct region *region_find(struct ps_mm *mm, u64 addr)
+{
+	struct region *r = region_after(mm, addr);
+
+	return r && r->start <= addr ? r : NULL;
+}
+
+/* Room for n more. */
+static int reserve(struct ps_mm *mm, u32 n)
+{
+	u32 cap = mm->cap_regions ? mm->cap_regions : PAGE_SIZE / sizeof(struct region);
+	struct region *grown;
+
+	if (mm->nr_regions + n <= mm->cap_regions)
+		return 0;
+	while (cap < mm->nr_regions + n)
+		cap *= 2;
+	grown = arena_map(cap * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	if (mm->regions) {
+		memcpy(grown, mm->regions, mm->nr_regions * sizeof(*grown));
+		arena_unmap(mm->regions, mm->cap_regions * sizeof(*grown));
+	}
+	mm->regions = grown;
+	mm->cap_regions = cap;
+	return 0;
+}
+
+static void insert_at(struct ps_mm *mm, u32 i, struct region r)
+{
+	memmove(&mm->regions[i + 1], &mm->regions[i], (mm->nr_regions - i) * sizeof(r));
+	mm->regions[i] = r;
+	mm->nr_regions++;
+}
+
+static void remove_at(struct ps_mm *mm, u32 i)
+{
+	mm->nr_regions--;
+	memmove(&mm->regions[i], &mm->regions[i + 1],
+		(mm->nr_regions - i) * sizeof(struct region));
+}
+
+/* Makes addr a border if it lies inside a region. Room for one more must be there. */
+static void cut(struct ps_mm *mm, u64 addr)
+{
+	struct region *r = region_find(mm, addr), tail;
+
+	if (!r || r->start == addr)
+		return;
+	tail = *r;
+	tail.start = addr;
+	r->end = addr;
+	insert_at(mm, r - mm->regions + 1, tail);
+}
+
+static void merge_around(struct ps_mm *mm, u64 start, u64 end)
+{
+	struct region *r = region_after(mm, start ? start - 1 : 0);
+	u32 i = r ? r - mm->regions : mm->nr_regions;
+
+	while (i + 1 < mm->nr_regions && mm->regions[i].start <= end) {
+		struct region *a = &mm->regions[i], *b = a + 1;
+
+		if (a->end == b->start && a->flags == b->flags) {
+			a->end = b->end;
+			remove_at(mm, i + 1);
+		} else {
+			i++;
+		}
+	}
+}
+
+void region_del(struct ps_mm *mm, u64 start, u64 end)
+{
+	struct region *r;
+
+	/* A cut in the middle of one region needs a slot; without it, forget the tail as well: its
+	 * pages then are merely never taken out again, and faults there still are first touches or
+	 * read-backs, as the page table says. */
+	if (reserve(mm, 2) == 0) {
+		cut(mm, start);
+		cut(mm, end);
+	}
+	while ((r = region_after(mm, start)) && r->start < end) {
+		if (r->start < start)
+			r->end = start;
+		else
+			remove_at(mm, r - mm->regions);
+	}
+}
+
+int region_add(struct ps_mm *mm, u64 start, u64 end, u32 flags)
+{
+	struct region *r;
+
+	if (reserve(mm, 3))
+		return -ENOMEM;
+	region_del(mm, start, end);
+	r = region_after(mm, start);
+	insert_at(mm, r ? r - mm->regions : mm->nr_regions,
+		  (struct region){ .start = start, .end = end, .flags = flags });
+	merge_around(mm, start, end);
+	return 0;
+}
+
+int region_flags(struct ps_mm *mm, u64 start, u64 end, u32 set, u32 clear)
+{
+	struct region *r;
+
+	if (reserve(mm, 2))
+		return -ENOMEM;
+	cut(mm, start);
+	cut(mm, end);
+	for (r = region_after(mm, start); r && r < mm->regions + mm->nr_regions && r->start < end;
+	     r++)
+		r->flags = (r->flags & ~clear) | set;
+	merge_around(mm, start, end);
+	return 0;
+}
+
+bool region_covers(struct ps_mm *mm, u64 start, u64 end)
+{
+	while (start < end) {
+		struct region *r = region_find(mm, start);
+
+		if (!r)
+			return false;
+		start = r->end;
+	}
+	return true;
+}
+
+void region_free(struct ps_mm *mm)
+{
+	arena_unmap(mm->regions, mm->cap_regions * sizeof(struct region));
+	mm->regions = NULL;
+	mm->nr_regions = mm->cap_regions = 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * region.h - the ranges of an address space that are registered with its userfaultfd, and what the
+ * program said about them.  A sorted array; neighbours with equal flags merge.  The gate is held
+ * exclusively to change it, shared to look.
+ */
+#ifndef PS_REGION_H
+#define PS_REGION_H
+
+#include "types.h"
+
+/* The region of addr, or NULL; and the first region that ends after addr. */
+struct region *region_find(struct ps_mm *mm, u64 addr);
+struct region *region_after(struct ps_mm *mm, u64 addr);
+
+/* Adds [start, end) with flags, replacing what was known of it. -ENOMEM. */
+int region_add(struct ps_mm *mm, u64 start, u64 end, u32 flags);
+void region_del(struct ps_mm *mm, u64 start, u64 end);
+/* Sets and clears flags of what is registered of [start, end). -ENOMEM. */
+int region_flags(struct ps_mm *mm, u64 start, u64 end, u32 set, u32 clear);
+/* True when all of [start, end) is registered. */
+bool region_covers(struct ps_mm *mm, u64 start, u64 end);
+void region_free(struct ps_mm *mm);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types.h - every core structure of the engine, on one page.
+ *
+ *   struct pswap       an engine: swap file, stores, swap cache, LRU, limit, threads
+ *   struct ps_mm       an address space it serves: a userfaultfd, regions, a page table
+ *   struct region      a registered range of addresses, with the program's hints
+ *   struct extent      2 MiB of addresses: its pmd entry, its pte table, its place on the LRU
+ *   struct frame       2 MiB of the swap cache: pages taken out of the program's view
+ *
+ * A page of a region is in one of these states; the kernel's page table is the truth about
+ * *resident*, ours about the rest:
+ *
+ *   PTE_NONE    resident, or never touched: a fault on it is a first touch
+ *   PTE_SWAP    its bytes are in a slot; the pte holds one count of it
+ *   PTE_CACHED  it lies in the extent's frame, at the same index as in the extent
+ *   PTE_GUARD   the program made it a guard (MADV_GUARD_INSTALL): never filled
+ *   PTE_PINNED  must stay resident (thread control blocks, robust mutexes)
+ *   PTE_POISON  could not be read back: the toucher gets SIGBUS
+ *
+ * Lock order (a thread holding one may take only those below it):
+ *
+ *   1 pswap.freeze    shared: one operation of a thread of the engine; exclusive: fork
+ *   2 extent.io       long operations on an extent: read back, take out, write out (folio lock)
+ *   3 ps_mm.gate      shared: "look at the ptes, change the mapping, change the ptes" as one step;
+ *                     exclusive: read one message from the userfaultfd and, if it is an event,
+ *                     apply it to regions and ptes.  See event.c for why reads are exclusive.
+ *   4 extent.lock     the ptes and the pmd entry (the kernel's split page-table lock)
+ *   5 swap file: cluster lock, area lock;  6 store: its own
+ *   7 leaves: lru.lock, ps_mm.table_lock, arena
+ */
+#ifndef PS_TYPES_H
+#define PS_TYPES_H
+
+#include "lock.h"
+#include "stat.h"
+#include "swapfile.h"
+#include "uffd.h"
+
+/* ---- page table ---- */
+
+typedef u64 pte_t;
+
+enum pte_kind {
+	PTE_NONE,
+	PTE_SWAP,
+	PTE_CACHED,
+	PTE_GUARD,
+	PTE_PINNED,
+	PTE_POISON,
+};
+#define PTE_KIND_BITS 3
+static inline enum pte_kind pte_kind(pte_t p)
+{
+	return p & ((1U << PTE_KIND_BITS) - 1);
+}
+static inline pte_t pte_make(enum pte_kind kind)
+{
+	return kind;
+}
+static inline pte_t pte_swap(swp_entry_t e)
+{
+	return (e.val & ~SWP_VALID) << PTE_KIND_BITS | PTE_SWAP;
+}
+static inline swp_entry_t pte_to_swp(pte_t p)
+{
+	return (swp_entry_t){ p >> PTE_KIND_BITS | SWP_VALID };
+}
+
+/* What an extent's pmd entry says: nothing, one fact about all 512 pages, or "see the table". */
+enum pmd_kind { PMD_NONE, PMD_SWAP, PMD_CACHED, PMD_TABLE };
+
+/* Where an extent is in the LRU. */
+enum lru_list { LRU_NONE, LRU_ACTIVE, LRU_INACTIVE, LRU_NR };
+
+struct frame {
+	char *mem; /* 2 MiB, from arena; page i holds page i of the extent */
+	struct extent *extent;
+	u16 nr_pages; /* pages that were moved in */
+	u16 nr_live;  /* ptes that are PTE_CACHED here; extent.lock */
+	bool huge;   /* one huge page: read it in place */
+};
+
+#define BLOCK_PAGES 16U /* 64 KiB, the unit of order 4 */
+#define EXTENT_BLOCKS (PTRS_PER_PMD / BLOCK_PAGES)
+
+struct extent {
+	struct ps_mutex lock; /* pmd, ptes, nr_*, frame */
+	struct ps_mutex io;
+	struct ps_mm *mm;
+	u64 addr; /* of its first byte, 2 MiB aligned */
+	u8 pmd;	  /* enum pmd_kind */
+	u8 lru;	  /* enum lru_list; lru.lock */
+	bool referenced; /* asked for since it came on its list; lru.lock not needed, a hint */
+	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
+	u16 nr_pte; /* PMD_TABLE: entries that are not PTE_NONE */
+	u16 nr_present; /* bits in present */
+	u16 nr_swap; /* pages that are PTE_SWAP, whatever the pmd kind */
+	union {
+		pte_t *table;	  /* PMD_TABLE: 512 */
+		swp_entry_t swap; /* PMD_SWAP: slot of page 0, the others follow */
+	};
+	struct frame *frame; /* its frame, or NULL */
+	u64 present[PTRS_PER_PMD / 64]; /* resident pages: exact for memory of the API, in run mode
+					 * what we know of */
+	struct extent *prev, *next; /* lru.lock */
+
+	/* Fault-around (learn.c); extent.io, read without it as a hint. */
+	u8 order;	  /* learned: 0, 4 or 9 */
+	u8 proven;	  /* enum learn_proof */
+	u8 fill;	  /* first touches: order of the next fill */
+	bool full;	  /* filled or read back as a whole since it was last out */
+	u16 hits;	  /* faults served in this stay */
+	u16 next_page;	  /* page after the last window: a fault there is sequential */
+	u16 window;	  /* pages of the last window */
+	u8 dense_blocks;  /* blocks proven dense in this stay */
+	u8 block_hits[EXTENT_BLOCKS]; /* single-page faults in this stay */
+	u64 quiet_until;  /* ns: not to be taken out before (a DONTNEED may be under way) */
+};
+
+/* ---- address space ---- */
+
+enum region_flags {
+	REGION_HUGE = 1,     /* MADV_HUGEPAGE, or pswap_mmap's default */
+	REGION_NOHUGE = 2,   /* MADV_NOHUGEPAGE */
+	REGION_RANDOM = 4,   /* MADV_RANDOM: order 0 */
+	REGION_SEQ = 8,	     /* MADV_SEQUENTIAL: order 9 */
+	REGION_WIPEONFORK = 16,
+	REGION_DONTFORK = 32,
+	REGION_LOCKED = 64, /* mlock */
+	REGION_FRESH = 128, /* registered before anything in it was touched */
+};
+
+struct region {
+	u64 start, end;
+	u32 flags;
+};
+
+#define PT_LEAF_BITS 13
+#define PT_ROOT_SIZE (1U << 13)
+#define PT_LEAF_SIZE (1U << PT_LEAF_BITS)
+
+struct ps_mm {
+	struct pswap *ps;
+	int uffd;
+	bool foreign; /* a fork's child that only this engine serves: read back, never taken out */
+	struct ps_rwlock gate;
+	struct region *regions; /* sorted; gate */
+	u32 nr_regions, cap_regions;
+	struct ps_mutex table_lock; /* adding to the tree */
+	struct extent **_Atomic *root; /* [PT_ROOT_SIZE] of leaves [PT_LEAF_SIZE] */
+	struct ps_mm *next; /* foreign ones */
+	pid_t pid;	    /* foreign: 0 while unknown */
+	u64 touched_ns;
+};
+
+/* ---- swap cache, LRU ---- */
+
+struct swap_cache {
+	_Atomic u32 nr_frames;
+	_Atomic u64 nr_pages; /* in all frames */
+};
+
+struct lru {
+	struct ps_mutex lock;
+	struct extent *head[LRU_NR], *tail[LRU_NR];
+	u32 nr[LRU_NR];
+};
+
+/* ---- engine ---- */
+
+#define PS_MAX_HANDLERS 4
+#define PS_MAX_WORKERS 4
+#define PS_NR_CTX (PS_MAX_HANDLERS + PS_MAX_WORKERS + 2) /* + control, + caller of the API */
+
+/* One for each thread of the engine; `id` is the worker number for stores and allocation. */
+struct ps_ctx {
+	struct pswap *ps;
+	unsigned id;
+	char *buf;	/* 2 MiB: pages read back, or copied out of a frame */
+	u64 slots[PTRS_PER_PMD];
+	swp_entry_t entries[PTRS_PER_PMD];
+	void *pages[PTRS_PER_PMD];
+	u16 index[PTRS_PER_PMD];
+	u32 rng;
+};
+
+/* Ranges in which a system call of the program may be dropping pages right now: nothing in them is
+ * taken out.  Written by hooks without any lock. */
+#define PS_INFLIGHT 64
+struct ps_inflight {
+	_Atomic u64 start, end; /* start == 0: free */
+};
+
+struct ps_config {
+	u64 limit;
+	enum ps_count count;
+	unsigned nr_handlers, nr_workers;
+	unsigned uffd_want;
+	bool foreign_program; /* run mode: anything may happen to the memory behind our back */
+	bool no_thp;	      /* never use huge pages */
+	bool keep_resident_clean;
+};
+
+struct pswap {
+	struct ps_config cfg;
+	struct uffd_caps caps;
+	struct ps_rwlock freeze;
+	struct ps_mm mm;
+	struct ps_mm *foreign; /* list; freeze exclusive to change */
+	struct swapfile swap;
+	struct store *stores[PS_MAX_STORES];
+	unsigned nr_stores;
+	unsigned ram_area; /* index of the RAM store's area, or nr_stores */
+	struct swap_cache cache;
+	struct lru lru;
+	struct ps_member *stat; /* counters; own or in the tree's shared area */
+	struct ps_shm *shm;	/* or NULL */
+
+	/* the limit (account.c) */
+	int statm_fd, maps_fd, pagemap_fd;
+	_Atomic s64 footprint;	    /* bytes: last sample plus what happened since */
+	_Atomic u64 sampled_ns;
+	_Atomic s64 nr_resident;    /* pages known to be resident in regions */
+	_Atomic u64 pool_bytes, metadata_bytes; /* as of the last refresh */
+	_Atomic u32 nr_extents, nr_tables;
+	_Atomic u64 limit_now;	    /* limit less what other members of the tree use */
+	struct ps_event reclaim_ev; /* wake the workers */
+	struct ps_event freed_ev;   /* memory was freed: wake the throttled */
+	_Atomic u32 throttled;
+	_Atomic u32 warned; /* bit set of warnings given once */
+	_Atomic u32 locked_all; /* mlockall: take nothing out */
+
+	/* learning (learn.c) */
+	_Atomic u32 density; /* 0 .. 1024: how often probes were dense lately */
+
+	/* threads */
+	_Atomic u32 stop;
+	_Atomic u32 nr_threads;
+	struct ps_ctx *ctx[PS_NR_CTX];
+	struct ps_mutex ctx_lock; /* the API callers' context */
+	struct ps_inflight inflight[PS_INFLIGHT];
+	_Atomic u32 pending_events; /* a COPY or MOVE met EAGAIN */
+	_Atomic u32 housekeep_stop;
+	pid_t pid;
+};
+
+enum ps_warning { WARN_EXCEED = 1, WARN_POISON = 2, WARN_NO_STORE = 4, WARN_IO = 8, WARN_VMA = 16 };
+
+/* True the first time it is asked for w. */
+static inline bool ps_warn_once(struct pswap *ps, enum ps_warning w)
+{
+	return !(atomic_fetch_or(&ps->warned, w) & w);
+}
+
+#endif
