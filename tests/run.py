@@ -7,8 +7,8 @@
   tests/run/*.sh        scripts that run programs under `pswap run`; each counts as one.
                         Exit 0: passed, 77: skipped (the last line printed is the reason)
 
-Scripts run in the top directory with BUILD (the build directory), PSWAP_BIN (the CLI), RUN (the
-directory of programs built from tests/run/*.c) and TMPDIR (an own, empty directory, removed
+Scripts run in the top directory with BUILD (the build directory), PSWAP (the CLI), PROGS (the
+directory of programs built from tests/progs/*.c) and TMPDIR (an own, empty directory, removed
 afterwards) in the environment.  A file named lib*.sh is not a test.
 
 A line `timeout: SECONDS` in a comment among the first 30 lines of a test's source changes how
@@ -161,8 +161,8 @@ def main():
 
     build = os.path.join(TOP, args.build)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PSWAP", "LD_PRELOAD"))}
-    env.update(BUILD=build, PSWAP_BIN=os.path.join(build, "pswap"),
-               RUN=os.path.join(build, "tests", "run"), LC_ALL="C.UTF-8")
+    env.update(BUILD=build, PSWAP=os.path.join(build, "pswap"),
+               PROGS=os.path.join(build, "tests", "progs"), LC_ALL="C.UTF-8")
     if args.sanitize == "asan":
         env["ASAN_OPTIONS"] = "abort_on_error=0:halt_on_error=1:" + env.get("ASAN_OPTIONS", "")
         env["UBSAN_OPTIONS"] = ("halt_on_error=1:print_stacktrace=1:" +
