@@ -63,17 +63,26 @@ struct swapfile {
 	 * The reclaim step: drop the cached page of a slot that is left "cache only".  Returns the
 	 * number of slots (from `entry` on) of the folio that was dropped from the cache, or 0 when it
 	 * is busy (its owner will free the slot).  Called without locks.  NULL: nothing is droppable.
+	 *
+	 * With n > 0 the SWAP_HAS_CACHE of those n slots (of one cluster) passes to the swap file,
+	 * which drops it and frees those whose count is 0; of slots of the folio in front of `entry`
+	 * the callback drops it itself (swapcache_free).  As no lock is held, the slot may have been
+	 * freed and taken anew since: look it up in the cache, and check with the folio locked that
+	 * swap_count is 0.
 	 */
 	unsigned (*cache_drop)(void *ctx, swp_entry_t entry);
-	/* Group uncharge, once a batch; NULL while there is one group. */
+	/* Group uncharge, once a batch; NULL while there is one group.  Group 0: owner never recorded.
+	 * Called with the cluster's lock held: must not come back here. */
 	void (*uncharge)(void *ctx, u16 group, unsigned nr);
 	void *ctx;
+	_Atomic bool groups; /* swapfile_enable_groups was called: later areas record owners too */
 	/* counters, relaxed */
 	_Atomic u64 batch_frees, cluster_frees, entry_frees, bad_frees, owner_lookups;
 };
 
-/* Adds an area on st with st->nr_slots slots (a multiple of 512). -ENOSPC: too many areas;
- * -ENOMEM. Areas added first are preferred. Not thread-safe. */
+/* Adds an area on st with st->nr_slots slots. -EINVAL: not a multiple of 512, or 0, or more than
+ * an entry can name; -ENOSPC: too many areas; -ENOMEM. Areas added first are preferred. Not
+ * thread-safe. */
 int swapfile_add_area(struct swapfile *sf, struct store *st);
 /* Frees all areas' tables; the stores stay the caller's. Every slot should be free: returns how
  * many were not. */
@@ -87,7 +96,9 @@ struct store *swap_store(struct swapfile *sf, swp_entry_t e);
  * (swapcache_free).  cpu picks the per-CPU current cluster.  first_area: 0, or the index in
  * areas[] to begin with (a full store is skipped that way).
  */
-/* One aligned run of 2^order slots, order 0, 4 or 9; no smaller order is tried. -ENOSPC. */
+/* One aligned run of 2^order slots, order 0, 4 or 9 (else -EINVAL); no smaller order is tried.
+ * -ENOSPC: no cluster of this or a larger order has such a run (for order 4, clusters that serve
+ * order 0 are not searched). */
 int swap_alloc_order(struct swapfile *sf, unsigned first_area, unsigned cpu, unsigned order,
 		     swp_entry_t *entry);
 /* nr single entries (1 .. 512), from as few and as large aligned runs as there are; runs are
@@ -95,12 +106,13 @@ int swap_alloc_order(struct swapfile *sf, unsigned first_area, unsigned cpu, uns
 unsigned swap_alloc_pages(struct swapfile *sf, unsigned first_area, unsigned cpu, unsigned nr,
 			  swp_entry_t *out);
 
-/* Adds one reference to each of nr slots of one cluster. 0; -EINVAL when a slot is free (nothing
- * was changed); -ENOMEM when a count needs the overflow table and there is no memory. */
+/* Adds one reference to each of nr slots of one cluster. 0; -EINVAL when a slot is free or the run
+ * is not inside one cluster; -ENOMEM when a count needs the overflow table and there is no memory.
+ * Nothing was changed on error. */
 int swap_duplicate(struct swapfile *sf, swp_entry_t e, unsigned nr);
 
 /* Takes SWAP_HAS_CACHE on nr slots of one cluster, all or nothing: 0; -EEXIST when one has it
- * already (another thread is at it); -ENOENT when one is free. */
+ * already (another thread is at it); -ENOENT when one is free; -EINVAL: not inside one cluster. */
 int swapcache_prepare(struct swapfile *sf, swp_entry_t e, unsigned nr);
 /* Drops SWAP_HAS_CACHE from nr slots of one cluster that have it; slots whose count is 0 become
  * free (group uncharge, store invalidate, cluster update once for each such run). */
@@ -108,15 +120,16 @@ void swapcache_free(struct swapfile *sf, swp_entry_t e, unsigned nr);
 
 /*
  * Drops one page-table reference from each of nr consecutive slots, as SEEDS.md section 1
- * describes; free_mode chooses the batched or the per-entry path.  A run that ends past the area is
- * reported (bad_frees, one log line) and nothing is freed.
+ * describes; free_mode chooses the batched or the per-entry path.  A run that ends past the area, or
+ * has a slot without references, is reported (bad_frees, one log line) and nothing is freed.
  */
 void free_swap_and_cache_nr(struct swapfile *sf, swp_entry_t e, unsigned nr);
 
 /* The use count of a slot and whether it has the cache flag. */
 unsigned swap_count(struct swapfile *sf, swp_entry_t e, bool *has_cache);
 
-/* Groups: owners are recorded only after swapfile_enable_groups (then 2 bytes a slot). */
+/* Groups: owners are recorded only after swapfile_enable_groups (then 2 bytes a slot), which may
+ * come at any time: slots used before are of group 0. A slot that is freed is of group 0 again. */
 int swapfile_enable_groups(struct swapfile *sf);
 void swap_group_record(struct swapfile *sf, swp_entry_t e, unsigned nr, u16 group);
 u16 swap_group_lookup(struct swapfile *sf, swp_entry_t e); /* 0 and no look-up when disabled */
