@@ -14,6 +14,7 @@
 #ifndef PS_STORE_H
 #define PS_STORE_H
 
+#include "codec.h"
 #include "util.h"
 
 struct store;
@@ -60,6 +61,14 @@ struct store_ops {
 	void (*purge)(struct store *st);
 	void (*stat)(struct store *st, struct store_stat *out);
 	void (*close)(struct store *st);
+	/*
+	 * Fork. Both may be NULL.  before_fork is called in the parent, after_fork in the child's copy
+	 * of the memory, while no other operation runs, here or half done in another thread.
+	 * before_fork returns 0, or -errno when the two sides could not be kept apart: then the
+	 * program must not fork with slots in this store.
+	 */
+	int (*before_fork)(struct store *st);
+	void (*after_fork)(struct store *st);
 };
 
 struct store {
@@ -68,8 +77,6 @@ struct store {
 	u64 nr_slots;
 	bool counts_as_memory; /* its memory_bytes are part of the footprint */
 };
-
-enum codec_id { CODEC_LZ4, CODEC_ZSTD };
 
 struct store_ram_options {
 	u64 nr_slots;    /* multiple of 512 */
