@@ -223,7 +223,8 @@ static void swap_entry_range_free(struct swapfile *sf, struct swap_info *si,
 {
 	const struct store_ops *ops = si->store->ops;
 
-	ps_debug_assert(!map_has(si->swap_map + slot, nr, SWAP_COUNT_MASK | SWAP_CONT, 1));
+	ps_debug_assert(si->swap_map[slot] == SWAP_HAS_CACHE &&
+			same_bytes(si->swap_map + slot, nr) == nr);
 	swap_uncharge(sf, si, slot, nr);
 	if (nr == SWAPFILE_CLUSTER)
 		ops->invalidate_cluster(si->store, slot / SWAPFILE_CLUSTER);
