@@ -131,8 +131,9 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	t = now_ns();
 	if (hooks_install(&r) < 0) {
 		relaxed_add(&pswap_hook_count->refusals, 1);
-		for (size_t i = 0; i < sizeof(pswap_hook_count->why) - 1 && r.why[i]; i++)
-			pswap_hook_count->why[i] = r.why[i];
+		for (size_t i = 0; i < sizeof(pswap_hook_count->why) - 1; i++)
+			if (!(pswap_hook_count->why[i] = r.why[i]))
+				break;
 		return;
 	}
 	sys_call2(SYS_getpriority, HOOK_MARK_WHICH, 0);
