@@ -98,27 +98,31 @@ bool shm_member_alive(const struct ps_member *m);
 /* Prints what engines have logged since *tail. */
 void shm_drain_log(struct ps_shm *shm, u32 *tail);
 
-/* sample.c: the footprint of a tree as seen from outside */
+/*
+ * sample.c: the footprint of a tree as seen from outside.  Members with an engine publish their own
+ * figures; for the others, and for processes that never joined (static ones, say), `pswap run` looks.
+ */
 struct sample_proc {
 	pid_t pid;
+	bool alive;
 	u64 starttime;
 	char comm[16];
-	u64 footprint_bytes;
-	bool seen, member;
+	u64 footprint_bytes; /* last seen */
 };
 struct sampler {
 	struct ps_shm *shm;
-	pid_t root;
-	u64 last_ns, interval_ns;
-	unsigned rounds;
-	struct sample_proc *procs; /* processes that publish nothing themselves */
-	unsigned nr_procs, cap_procs;
-	u64 gauges_ns; /* start of the last round with the tree alive */
+	pid_t root; /* CMD */
+	u64 due_ns, interval_ns;
+	unsigned nr_procs;
+	struct sample_proc procs[256]; /* that never joined; later ones only enter the sums */
+	u64 others_bytes; /* footprint of those, in the last round */
+	/* starttime of members that had ended before the last round in which CMD was alive: their gauges
+	 * say nothing about the end of the tree. */
+	u64 gone[PS_SHM_MEMBERS];
 };
 void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root);
-/* Nanoseconds until the next sample is due, 0: now. */
-u64 sampler_due(const struct sampler *s);
-void sampler_take(struct sampler *s);
+/* Looks, if it is time; returns nanoseconds until it is time again. */
+u64 sampler_poll(struct sampler *s);
 
 /* stats.c: sums over a tree */
 struct tree_stat {
@@ -134,9 +138,10 @@ struct tree_stat {
 		u64 used_bytes, capacity_bytes, io_errors;
 	} stores[PS_MAX_STORES];
 };
-/* since_ns: members that ended before this time add to the counters only; UINT64_MAX: only living
- * members count for the gauges. s: may be NULL. */
-void stats_sum(struct tree_stat *t, struct ps_shm *shm, const struct sampler *s, u64 since_ns);
+/* Without a sampler gauges are those of living members; with one, those of the members that lived
+ * when CMD was last seen alive. */
+void stats_sum(struct tree_stat *t, struct ps_shm *shm, const struct sampler *s);
+/* Nanoseconds within which `percent` of the faults were served. */
 u64 stats_percentile(const struct tree_stat *t, unsigned percent);
 /* Writes the JSON of DESIGN section 9. False on a write error. */
 bool stats_json(FILE *f, struct ps_shm *shm, const struct tree_stat *t, const struct sampler *s);
@@ -148,7 +153,7 @@ struct supervise {
 	char **argv; /* CMD and its arguments */
 	char **envp;
 	struct ps_shm *shm;
-	struct sampler sampler;
+	struct sampler *sampler;
 	u32 log_tail;
 };
 /* Returns the wait status, or -1 with the exit status in *exit_status when CMD could not start. */

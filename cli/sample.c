@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* sample.c - the footprint of a tree as seen from outside. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "sys.h"
+
+#define INTERVAL_FIRST 1000000ULL /* short programs want to be seen too */
+#define INTERVAL_MOST 50000000ULL
+#define COST_FACTOR 50	     /* looking may take 2 % of the time */
+#define ROLLUP_LEAST MiB(8)  /* below this, sharing is not worth the look at every page */
+#define MAX_DEPTH 64
+
+struct round {
+	struct sampler *s;
+	u64 footprint, pool, others;
+	unsigned watched; /* processes without an engine */
+};
+
+void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
+{
+	memset(s, 0, sizeof(*s));
+	s->shm = shm;
+	s->root = root;
+	s->interval_ns = INTERVAL_FIRST;
+	s->due_ns = ps_now_ns() + s->interval_ns;
+}
+
+/* Pss_Anon of the process in bytes, 0 if it cannot be had. */
+static u64 rollup_anon(pid_t pid)
+{
+	char path[64], line[128];
+	unsigned long long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Pss_Anon: %llu kB", &kib) == 1)
+			break;
+	}
+	if (f)
+		fclose(f);
+	return KiB(kib);
+}
+
+/* The anonymous memory of a process; what it shares with others counted in part when several are
+ * watched (after a fork both parent and child have the same pages). */
+static u64 anon_bytes(pid_t pid, bool several)
+{
+	char path[64], text[128];
+	unsigned long long resident = 0, shared = 0;
+	u64 bytes, pss;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[MAX(n, 0)] = 0;
+	if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || resident < shared)
+		return 0;
+	bytes = (resident - shared) * PAGE_SIZE;
+	if (!several || bytes < ROLLUP_LEAST)
+		return bytes;
+	pss = rollup_anon(pid);
+	return pss ? pss : bytes;
+}
+
+static void look_at_members(struct round *r)
+{
+	struct ps_shm *shm = r->s->shm;
+	u32 nr = MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS);
+
+	for (u32 i = 0; i < nr; i++) {
+		struct ps_member *m = &shm->members[i];
+		u32 state = relaxed_load(&m->state), pid = relaxed_load(&m->pid);
+
+		if (!pid || state == PS_MEMBER_ENDED)
+			continue;
+		if (!shm_member_alive(m)) {
+			/* Killed: nobody else will say so. */
+			atomic_compare_exchange_strong(&m->state, &state, PS_MEMBER_ENDED);
+			continue;
+		}
+		if (state == PS_MEMBER_NEW || state == PS_MEMBER_UNSWAPPED) {
+			u64 anon = anon_bytes((pid_t)pid, r->watched > 1);
+
+			relaxed_store(&m->footprint_bytes, anon);
+			relaxed_store(&m->resident_bytes, anon);
+			stat_peak(&m->peak_footprint_bytes, anon);
+			r->watched++;
+		}
+		r->footprint += relaxed_load(&m->footprint_bytes);
+		r->pool += relaxed_load(&m->pool_bytes);
+	}
+}
+
+static bool is_member(const struct ps_shm *shm, pid_t pid)
+{
+	u32 nr = MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS);
+
+	for (u32 i = 0; i < nr; i++) {
+		if (relaxed_load(&shm->members[i].pid) == (u32)pid &&
+		    relaxed_load(&shm->members[i].state) != PS_MEMBER_ENDED)
+			return true;
+	}
+	return false;
+}
+
+static struct sample_proc *proc_of(struct sampler *s, pid_t pid, u64 starttime)
+{
+	struct sample_proc *p;
+
+	for (unsigned i = 0; i < s->nr_procs; i++) {
+		if (s->procs[i].pid == pid && s->procs[i].starttime == starttime)
+			return &s->procs[i];
+	}
+	if (s->nr_procs == ARRAY_SIZE(s->procs))
+		return NULL;
+	p = &s->procs[s->nr_procs++];
+	p->pid = pid;
+	p->starttime = starttime;
+	return p;
+}
+
+/* pid and its children, those that are not members. */
+static void look_at_tree(struct round *r, pid_t pid, int depth)
+{
+	char path[80], text[4096], *next, *end;
+	ssize_t n;
+	int fd;
+
+	if (!is_member(r->s->shm, pid)) {
+		char comm[16] = "";
+		u64 starttime = shm_starttime(pid, comm);
+		u64 anon = starttime ? anon_bytes(pid, r->watched > 1) : 0;
+		struct sample_proc *p = starttime ? proc_of(r->s, pid, starttime) : NULL;
+
+		if (p) {
+			memcpy(p->comm, comm, sizeof(p->comm));
+			p->footprint_bytes = anon;
+			p->alive = true;
+		}
+		r->watched++;
+		r->others += anon;
+	}
+	if (depth == MAX_DEPTH)
+		return;
+	/* Children of other threads than the first are rare, and join as members if they are dynamic. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[MAX(n, 0)] = 0;
+	for (next = text;; next = end) {
+		long child = strtol(next, &end, 10);
+
+		if (end == next || child <= 0)
+			break;
+		look_at_tree(r, (pid_t)child, depth + 1);
+	}
+}
+
+static void look(struct sampler *s)
+{
+	struct round r = { .s = s };
+
+	for (unsigned i = 0; i < s->nr_procs; i++)
+		s->procs[i].alive = false;
+	look_at_members(&r);
+	look_at_tree(&r, s->root, 0);
+	s->others_bytes = r.others;
+	stat_peak(&s->shm->peak_footprint_bytes, r.footprint + r.others);
+	stat_peak(&s->shm->peak_pool_bytes, r.pool);
+	if (!shm_starttime(s->root, NULL))
+		return;
+	for (u32 i = 0; i < MIN(relaxed_load(&s->shm->nr_members), PS_SHM_MEMBERS); i++) {
+		const struct ps_member *m = &s->shm->members[i];
+
+		s->gone[i] = relaxed_load(&m->state) == PS_MEMBER_ENDED ?
+				     relaxed_load(&m->starttime) :
+				     0;
+	}
+}
+
+u64 sampler_poll(struct sampler *s)
+{
+	u64 now = ps_now_ns(), took;
+
+	if (now < s->due_ns)
+		return s->due_ns - now;
+	look(s);
+	took = ps_now_ns() - now;
+	s->interval_ns = MIN(s->interval_ns * 2, INTERVAL_MOST);
+	s->due_ns = now + took + MAX(s->interval_ns, took * COST_FACTOR);
+	return s->due_ns - now - took;
+}
