@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench.c - `pswap bench`: options, and the rounds of each benchmark.
+ *
+ * A round takes one sample of every set, in the order of the plans below, so that whatever else
+ * the machine does meets all sides alike.  What is measured and how stands in docs/benchmarks.md.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "bench_peer.h"
+#include "cli.h"
+
+#define MAX_ROUNDS   1000u
+#define LIMIT_MIN    (16UL << 20) /* least memory_limit of pswap_open */
+#define CGROUP_MIN   (8UL << 20)  /* a process hardly lives with less */
+#define SIZE_DEFAULT (1UL << 30)
+#define SAMPLE_TRIES 3u
+
+struct plan {
+	const char *name;
+	enum bench_side side;
+};
+
+static const struct plan plan_munmap[] = {
+	{ "pswap", SIDE_PSWAP },       { "pswap_entry", SIDE_PSWAP_ENTRY },
+	{ "zram_4k", SIDE_ZRAM_4K },   { "zram_64k", SIDE_ZRAM_64K },
+	{ "zram_thp", SIDE_ZRAM_THP }, { NULL, 0 },
+};
+static const struct plan plan_pageout[] = {
+	{ "pswap", SIDE_PSWAP },       { "pswap_4k", SIDE_PSWAP_4K }, { "zram_4k", SIDE_ZRAM_4K },
+	{ "zram_64k", SIDE_ZRAM_64K }, { "zram_thp", SIDE_ZRAM_THP }, { NULL, 0 },
+};
+static const struct plan plan_limited[] = {
+	{ "pswap", SIDE_PSWAP },
+	{ "pswap_resident", SIDE_PSWAP_RESIDENT },
+	{ "zram_4k", SIDE_ZRAM_4K },
+	{ "zram_64k", SIDE_ZRAM_64K },
+	{ "zram_resident_4k", SIDE_ZRAM_RESIDENT_4K },
+	{ "zram_resident_64k", SIDE_ZRAM_RESIDENT_64K },
+	{ NULL, 0 },
+};
+
+static const struct {
+	const char *name, *unit;
+	const struct plan *plan;
+	enum bench_fill fill; /* the default */
+} kinds[BENCH_NR] = {
+	[BENCH_MUNMAP] = { "munmap", "ns", plan_munmap, FILL_SAME },
+	[BENCH_PAGEOUT] = { "pageout", "ns", plan_pageout, FILL_MIXED },
+	[BENCH_SCAN] = { "scan", "ns/page", plan_limited, FILL_MIXED },
+	[BENCH_RANDOM] = { "random", "ns/access", plan_limited, FILL_MIXED },
+};
+static const char *const fills[FILL_NR] = { "same", "mixed", "random" };
+static const char *const later[] = { "truncate", "exit", "apps", "compare" };
+
+const char *bench_kind_name(enum bench_kind kind)
+{
+	return kinds[kind].name;
+}
+
+const char *bench_fill_name(enum bench_fill fill)
+{
+	return fills[fill];
+}
+
+const char *bench_unit(enum bench_kind kind)
+{
+	return kinds[kind].unit;
+}
+
+/* What the parser of options leaves for cmd_bench. */
+struct parsed {
+	struct bench_opts opts;
+	bool kinds[BENCH_NR], all;
+	const char *name;
+};
+
+static bool parse_size(const char *s, uint64_t *out)
+{
+	unsigned long long v;
+	unsigned shift = 0;
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return false;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (errno)
+		return false;
+	switch (*end) {
+	case 'T':
+		shift += 10; /* fall through */
+	case 'G':
+		shift += 10; /* fall through */
+	case 'M':
+		shift += 10; /* fall through */
+	case 'K':
+		shift += 10;
+		end++;
+	}
+	if (*end || !v || v > (1ULL << 47) >> shift)
+		return false;
+	*out = v << shift;
+	return true;
+}
+
+enum {
+	OPT_SIZE = 256,
+	OPT_FILL,
+	OPT_ROUNDS,
+	OPT_PEER,
+	OPT_JSON
+};
+
+static const struct argp_option options[] = {
+	{ "size", OPT_SIZE, "SIZE", 0, "Bytes of memory, with K, M, G or T (default 1G)", 0 },
+	{ "fill", OPT_FILL, "FILL", 0,
+	  "same, mixed or random (default: same for munmap, else mixed)", 0 },
+	{ "rounds", OPT_ROUNDS, "N", 0, "Samples of each side (default 5)", 0 },
+	{ "peer", OPT_PEER, "PEER", 0, "zram (default; needs root) or none", 0 },
+	{ "json", OPT_JSON, NULL, 0, "Print JSON", 0 },
+	{ 0 },
+};
+
+static void parse_name(struct parsed *p, const char *arg)
+{
+	if (p->name)
+		cli_fail("bench: %s: only one NAME can be given", arg);
+	p->name = arg;
+	p->all = !strcmp(arg, "all");
+	for (unsigned i = 0; i < BENCH_NR; i++)
+		if (p->all || !strcmp(arg, kinds[i].name))
+			p->kinds[i] = true;
+	if (p->all)
+		return;
+	for (unsigned i = 0; i < BENCH_NR; i++)
+		if (p->kinds[i])
+			return;
+	for (unsigned i = 0; i < ARRAY_SIZE(later); i++)
+		if (!strcmp(arg, later[i]))
+			cli_fail("bench: %s: not in this version", arg);
+	cli_fail("bench: %s: NAME is one of munmap, pageout, scan, random, all", arg);
+}
+
+static error_t parse_opt(int key, char *arg, struct argp_state *state)
+{
+	struct parsed *p = state->input;
+	struct bench_opts *o = &p->opts;
+	unsigned long n;
+	char *end;
+
+	switch (key) {
+	case OPT_SIZE:
+		if (!parse_size(arg, &o->size) || o->size < BENCH_PMD)
+			cli_fail("bench: --size %s: takes a SIZE of at least 2M, with K, M, G or T",
+				 arg);
+		/* Whole huge pages: every side maps, fills and unmaps the same range. */
+		o->size = (o->size + BENCH_PMD - 1) & ~(BENCH_PMD - 1);
+		return 0;
+	case OPT_FILL:
+		for (unsigned i = 0; i < FILL_NR; i++) {
+			if (!strcmp(arg, fills[i])) {
+				o->fill = i;
+				o->fill_given = true;
+				return 0;
+			}
+		}
+		cli_fail("bench: --fill %s: takes same, mixed or random", arg);
+	case OPT_ROUNDS:
+		errno = 0;
+		n = strtoul(arg, &end, 10);
+		if (*arg < '0' || *arg > '9' || *end || errno || !n || n > MAX_ROUNDS)
+			cli_fail("bench: --rounds %s: takes a number from 1 to %u", arg,
+				 MAX_ROUNDS);
+		o->rounds = (unsigned)n;
+		return 0;
+	case OPT_PEER:
+		o->peer_zram = !strcmp(arg, "zram");
+		if (!o->peer_zram && strcmp(arg, "none"))
+			cli_fail("bench: --peer %s: takes zram or none", arg);
+		return 0;
+	case OPT_JSON:
+		o->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		parse_name(p, arg);
+		return 0;
+	case ARGP_KEY_END:
+		if (!p->name)
+			cli_fail("bench: NAME is missing: one of munmap, pageout, scan, random, "
+				 "all");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_opt,
+	.args_doc = "NAME",
+	.doc = "Measures pswap beside the kernel's own swap on zram.\v"
+	       "NAME is munmap, pageout, scan, random, or all of these.  The zram device, huge "
+	       "page "
+	       "settings and cgroup that the kernel's side needs are set up for each sample and "
+	       "put "
+	       "back, also on a signal.",
+};
+
+/* The filled region, what becomes of it, and some room: else it is the OOM killer we measure. */
+static void check_memory(const struct parsed *p)
+{
+	char line[128];
+	unsigned long kib = 0;
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	if (kib && p->opts.size / 1024 > kib - kib / 8)
+		cli_fail("bench: --size: takes at most the memory that is free, %s now",
+			 cli_size((uint64_t)(kib - kib / 8) << 10));
+	if ((p->kinds[BENCH_SCAN] || p->kinds[BENCH_RANDOM]) && p->opts.size < 2 * LIMIT_MIN)
+		cli_fail("bench: --size: scan and random take at least %s",
+			 cli_size(2 * LIMIT_MIN));
+}
+
+static void note(struct bench_result *r, const char *set, const char *what)
+{
+	if (r->n_notes < ARRAY_SIZE(r->notes))
+		snprintf(r->notes[r->n_notes++], BENCH_WHY, "%.24s: %.160s", set, what);
+}
+
+/* Bytes allowed to a side; pool: the peak of pswap's pool in this round. */
+static uint64_t side_limit(const struct bench_req *req, uint64_t pool)
+{
+	uint64_t half = req->size / 2;
+
+	if (!bench_limited(req->kind))
+		return 0;
+	if (req->side != SIDE_ZRAM_4K && req->side != SIDE_ZRAM_64K)
+		return half;
+	return half > pool + CGROUP_MIN ? half - pool : CGROUP_MIN;
+}
+
+static void drop_peer(struct bench_result *r, const char *why)
+{
+	for (unsigned i = 0; i < r->n_sets; i++)
+		if (bench_side_kernel(r->sets[i].side))
+			r->sets[i].dropped = true;
+	snprintf(r->zram_why, BENCH_WHY, "%s", why);
+}
+
+/* A set that the kernel cannot do; the others stay, and the notes say that one is missing. */
+static void drop_set(struct bench_result *r, struct bench_set *set, const char *why)
+{
+	set->dropped = true;
+	note(r, set->name, why);
+	for (unsigned i = 0; i < r->n_sets; i++)
+		if (bench_side_kernel(r->sets[i].side) && !r->sets[i].dropped)
+			return;
+	drop_peer(r, r->notes[r->n_notes - 1]);
+}
+
+/* 0: sampled, or dropped; -1: stopped by a signal. */
+static int sample_kernel(struct bench_result *r, struct bench_set *set, struct bench_req *req,
+			 struct peer *peer)
+{
+	struct bench_sample *s = &set->samples[set->n];
+
+	/* Again on failure: in a small cgroup the kernel now and then finds all big folios
+	 * referenced, and its OOM killer ends the process with half of it swapped. */
+	for (unsigned i = 0; i < SAMPLE_TRIES; i++) {
+		int ret = peer_sample(peer, req, s);
+
+		if (ret < 0)
+			return -1;
+		if (ret > 0) {
+			drop_peer(r, s->why);
+			return 0;
+		}
+		if (s->ok) {
+			set->n++;
+			return 0;
+		}
+		set->retried++;
+	}
+	drop_set(r, set, s->why);
+	return 0;
+}
+
+/* 0: sampled; -1: stopped, or pswap failed (said on standard error). */
+static int sample_pswap(struct bench_result *r, struct bench_set *set, struct bench_req *req,
+			struct bench_sample *shared)
+{
+	if (bench_child(bench_pswap_worker, req, shared, -1, NULL))
+		return -1;
+	if (!shared->ok) {
+		cli_warn("bench %s: %s: %s", kinds[r->kind].name, set->name, shared->why);
+		return -1;
+	}
+	set->samples[set->n++] = *shared;
+	return 0;
+}
+
+static void plan_sets(struct bench_result *r, const struct peer *peer, const char *why)
+{
+	for (const struct plan *p = kinds[r->kind].plan; p->name; p++) {
+		struct bench_set *set = &r->sets[r->n_sets++];
+		unsigned kib = 0;
+
+		set->name = p->name;
+		set->side = p->side;
+		if (!bench_side_kernel(p->side) || !peer)
+			continue;
+		if (p->side == SIDE_ZRAM_64K || p->side == SIDE_ZRAM_RESIDENT_64K)
+			kib = 64;
+		else if (p->side == SIDE_ZRAM_THP)
+			kib = 2048;
+		if (kib && !peer_has_folio(peer_look(peer), kib)) {
+			set->dropped = true;
+			note(r, p->name, "this kernel has no folios of that size");
+		}
+	}
+	if (!peer)
+		drop_peer(r, why);
+	else
+		snprintf(r->zram_algorithm, sizeof(r->zram_algorithm), "%s",
+			 peer_look(peer)->algorithm);
+}
+
+static void free_result(struct bench_result *r)
+{
+	for (unsigned i = 0; r && i < r->n_sets; i++)
+		free(r->sets[i].samples);
+	free(r);
+}
+
+/* NULL: stopped, or failed with a line on standard error. */
+static struct bench_result *run(enum bench_kind kind, const struct bench_opts *opts,
+				struct peer *peer, const char *why, const uint64_t *sums)
+{
+	struct bench_result *r = calloc(1, sizeof(*r));
+	struct bench_sample *shared = bench_shared(sizeof(*shared));
+	struct bench_req req = { .kind = kind, .size = opts->size, .sums = sums };
+	uint64_t pool = 0;
+
+	if (!r || !shared)
+		goto oom;
+	r->kind = kind;
+	r->opts = opts;
+	req.fill = opts->fill_given ? opts->fill : kinds[kind].fill;
+	plan_sets(r, peer, why);
+	for (unsigned i = 0; i < r->n_sets; i++) {
+		r->sets[i].samples = calloc(opts->rounds, sizeof(*r->sets[i].samples));
+		if (!r->sets[i].samples)
+			goto oom;
+	}
+	for (req.seed = 1; req.seed <= opts->rounds; req.seed++) {
+		for (unsigned i = 0; i < r->n_sets; i++) {
+			struct bench_set *set = &r->sets[i];
+
+			if (set->dropped)
+				continue;
+			req.side = set->side;
+			req.limit = side_limit(&req, pool);
+			if (bench_side_kernel(set->side) ? sample_kernel(r, set, &req, peer)
+							 : sample_pswap(r, set, &req, shared))
+				goto fail;
+			if (set->side == SIDE_PSWAP)
+				pool = shared->peak_pool_bytes;
+		}
+	}
+	for (unsigned i = 0; i < r->n_sets; i++) {
+		const struct bench_set *set = &r->sets[i];
+
+		if (!bench_side_kernel(set->side) && set->samples[set->n - 1].leaked)
+			note(r, set->name, "slots, frames or segments left after the unmap");
+	}
+	munmap(shared, sizeof(*shared));
+	return r;
+oom:
+	cli_warn("bench: out of memory");
+fail:
+	if (shared)
+		munmap(shared, sizeof(*shared));
+	free_result(r);
+	return NULL;
+}
+
+static uint64_t *make_sums(const struct parsed *p)
+{
+	const struct bench_opts *o = &p->opts;
+	enum bench_fill fill = o->fill_given ? o->fill : kinds[BENCH_SCAN].fill;
+	uint64_t pages = o->size / BENCH_PAGE, *sums = bench_shared(pages * sizeof(*sums));
+
+	for (uint64_t i = 0; sums && i < pages; i++)
+		sums[i] = bench_page_sum(fill, i);
+	return sums;
+}
+
+static int run_all(struct parsed *p)
+{
+	struct bench_result *res[BENCH_NR];
+	char why[BENCH_WHY] = "--peer none";
+	struct peer *peer = NULL;
+	uint64_t *sums = NULL;
+	unsigned n = 0;
+	int ret = 0;
+
+	/* Before the guardian is forked: its measured processes read them. */
+	if (p->kinds[BENCH_SCAN] && !(sums = make_sums(p))) {
+		cli_warn("bench: out of memory");
+		return EXIT_PSWAP;
+	}
+	if (p->opts.peer_zram)
+		peer = peer_start(p->opts.size, why);
+	for (unsigned k = 0; k < BENCH_NR && !ret && !bench_stop; k++) {
+		if (!p->kinds[k])
+			continue;
+		res[n] = run(k, &p->opts, peer, why, sums);
+		if (res[n])
+			n++;
+		else
+			ret = EXIT_PSWAP;
+	}
+	peer_stop(peer);
+	if (bench_stop)
+		ret = EXIT_PSWAP;
+	if (!ret && p->opts.json) {
+		ret = bench_print_json(&p->opts, res, n, p->all);
+	} else if (!ret) {
+		for (unsigned i = 0; i < n; i++) {
+			if (i)
+				putchar('\n');
+			bench_print_table(res[i]);
+		}
+		ret = bench_flush();
+	}
+	for (unsigned i = 0; i < n; i++)
+		free_result(res[i]);
+	if (sums)
+		munmap(sums, p->opts.size / BENCH_PAGE * sizeof(*sums));
+	return ret;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	struct parsed p = { .opts = { .size = SIZE_DEFAULT, .rounds = 5, .peer_zram = true } };
+	int ret;
+
+	/* NAME last: getopt's reordering would make cli_parse name the wrong word in an error. */
+	if (argc > 2 && argv[1][0] != '-') {
+		char *arg = argv[1];
+
+		memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof(argv[0]));
+		argv[argc - 1] = arg;
+	}
+	cli_parse(&argp, "bench", argc, argv, false, &p);
+	check_memory(&p);
+	bench_signals();
+	ret = run_all(&p);
+	if (bench_stop) {
+		/* Everything is put back: now end by the signal, as the sender expects. */
+		sigset_t set;
+		int sig = bench_stop;
+
+		signal(sig, SIG_DFL);
+		raise(sig);
+		sigemptyset(&set);
+		sigaddset(&set, sig);
+		sigprocmask(SIG_UNBLOCK, &set, NULL);
+	}
+	return ret;
+}

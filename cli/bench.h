@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench.h - what the files of `pswap bench` share.
+ *
+ * One sample is one measurement of one side, made in a process forked for it, so that nothing of a
+ * sample (heap, page tables, engine threads, swap slots) is there for the next.  The process gets
+ * a struct bench_req and fills a struct bench_sample in shared memory; its parent waits for it.
+ * Samples of pswap are forked by `pswap bench` itself, those of the kernel by a guardian
+ * (bench_peer_guard.c), which also sets the machine up for them and puts it back.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define BENCH_PAGE     4096UL
+#define BENCH_PMD      (2UL << 20)
+#define BENCH_WHY      192
+#define BENCH_MAX_SETS 12
+
+enum bench_kind {
+	BENCH_MUNMAP,
+	BENCH_PAGEOUT,
+	BENCH_SCAN,
+	BENCH_RANDOM,
+	BENCH_NR
+};
+enum bench_fill {
+	FILL_SAME,
+	FILL_MIXED,
+	FILL_RANDOM,
+	FILL_NR
+};
+enum bench_side {
+	SIDE_PSWAP,
+	SIDE_PSWAP_ENTRY,    /* PSWAP_FREE=entry: slots freed one by one */
+	SIDE_PSWAP_4K,	     /* PSWAP_MAP_NOHUGE */
+	SIDE_PSWAP_RESIDENT, /* PSWAP_COUNT_RESIDENT */
+	SIDE_ZRAM_4K,
+	SIDE_ZRAM_64K,
+	SIDE_ZRAM_THP,
+	SIDE_ZRAM_RESIDENT_4K, /* the cgroup's limit not lessened by pswap's pool */
+	SIDE_ZRAM_RESIDENT_64K,
+	SIDE_NR
+};
+
+struct bench_opts {
+	uint64_t size;
+	enum bench_fill fill;
+	bool fill_given;
+	unsigned rounds;
+	bool peer_zram;
+	bool json;
+};
+
+struct bench_req {
+	enum bench_kind kind;
+	enum bench_fill fill;
+	enum bench_side side;
+	uint64_t size;
+	uint64_t limit;	      /* scan and random: bytes allowed to this side */
+	uint64_t seed;	      /* random: order of the accesses */
+	const uint64_t *sums; /* scan: bench_page_sum of each page, in memory shared by fork */
+	/* Filled in by the guardian. */
+	char zram_sys[64];    /* "/sys/block/zramN" */
+	char folio_stat[128]; /* the folio size's swpout counter; "" if it has none */
+	char cgroup[256];     /* group to enter; "": none */
+	bool cgroup_v2;
+};
+
+struct bench_sample {
+	bool ok;
+	double value;	 /* in the unit of the benchmark (bench_unit) */
+	double returned; /* munmap, pswap: until the memory was back at the system; else 0 */
+	uint64_t cpu_ns; /* of the whole process, engine threads included, during value */
+	uint64_t swapped_pages;
+	uint64_t pool_bytes; /* compressed bytes and their overhead, before the timed munmap */
+	uint64_t pool_after_bytes; /* after it (pswap: after pswap_purge) */
+	uint64_t metadata_bytes;
+	uint64_t peak_pool_bytes;
+	uint64_t peak_bytes; /* pswap: peak footprint; kernel: the cgroup's peak */
+	uint64_t limit_bytes;
+	uint64_t folios_out; /* kernel: folios of the set's size that were swapped out whole */
+	uint64_t leaked;     /* pswap: slots + frames + segments left after the unmap */
+	char why[BENCH_WHY]; /* !ok: the reason, one line */
+};
+
+struct bench_set {
+	const char *name;
+	enum bench_side side;
+	bool dropped; /* this machine cannot do it */
+	unsigned n;
+	unsigned retried;	      /* samples that failed and were taken again */
+	struct bench_sample *samples; /* opts->rounds of them */
+};
+
+struct bench_result {
+	enum bench_kind kind;
+	const struct bench_opts *opts;
+	unsigned n_sets;
+	struct bench_set sets[BENCH_MAX_SETS];
+	char zram_why[BENCH_WHY]; /* "": there is a peer */
+	char zram_algorithm[32];
+	char notes[BENCH_MAX_SETS][BENCH_WHY];
+	unsigned n_notes;
+};
+
+/* bench.c */
+extern volatile sig_atomic_t bench_stop; /* a signal that asks us to end came in */
+const char *bench_kind_name(enum bench_kind kind);
+const char *bench_fill_name(enum bench_fill fill);
+const char *bench_unit(enum bench_kind kind);
+static inline bool bench_side_kernel(enum bench_side side)
+{
+	return side >= SIDE_ZRAM_4K;
+}
+static inline bool bench_limited(enum bench_kind kind)
+{
+	return kind == BENCH_SCAN || kind == BENCH_RANDOM;
+}
+
+/* bench_child.c */
+typedef void bench_worker(const struct bench_req *req, struct bench_sample *s);
+void bench_signals(void);
+int bench_child(bench_worker *fn, const struct bench_req *req, struct bench_sample *shared,
+		int hup_fd, volatile pid_t *pid_out);
+void *bench_shared(size_t size);
+uint64_t bench_now(void);
+uint64_t bench_cpu(void);
+__attribute__((format(printf, 2, 3))) void bench_fail(struct bench_sample *s, const char *fmt, ...);
+
+/* bench_fill.c */
+void bench_fill_range(enum bench_fill fill, void *addr, uint64_t size);
+uint64_t bench_word(enum bench_fill fill, uint64_t page, unsigned i);
+uint64_t bench_page_sum(enum bench_fill fill, uint64_t page);
+bool bench_scan_pass(const struct bench_req *req, const void *addr, struct bench_sample *s);
+bool bench_random_pass(const struct bench_req *req, const void *addr, uint64_t n, uint64_t *state,
+		       struct bench_sample *s);
+uint64_t bench_timed_accesses(const struct bench_req *req);
+bool bench_timed_passes(const struct bench_req *req, const void *addr, struct bench_sample *s);
+
+/* bench_pswap.c, bench_kernel.c: the measured processes */
+bench_worker bench_pswap_worker;
+bench_worker bench_kernel_worker;
+
+/* bench_out.c */
+struct bench_figures {
+	double median, min, max, spread; /* spread: (max - min) / median */
+};
+int bench_print_json(const struct bench_opts *o, struct bench_result *const *res, unsigned n,
+		     bool all);
+void bench_print_table(const struct bench_result *r);
+int bench_flush(void);
+
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench_out.c - the figures of a benchmark: as a table, or as the Bench JSON.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "cli.h"
+
+/* Sets as they are reported: the sampled ones and those made of them. */
+struct out_set {
+	const char *name;
+	const struct bench_set *set;
+	bool returned;	    /* samples are bench_sample.returned */
+	const char *config; /* the set that this one repeats, as the best of several */
+	struct bench_figures f;
+};
+
+struct out {
+	struct out_set sets[BENCH_MAX_SETS + 3];
+	unsigned n;
+	struct {
+		const char *name;
+		double value;
+	} ratio[8];
+	unsigned n_ratio;
+};
+
+static double sample_value(const struct out_set *s, unsigned i)
+{
+	return s->returned ? s->set->samples[i].returned : s->set->samples[i].value;
+}
+
+static int cmp_double(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void figures(struct out_set *s)
+{
+	unsigned n = s->set->n;
+	double *v = malloc(n * sizeof(*v));
+
+	if (!v)
+		abort();
+	for (unsigned i = 0; i < n; i++)
+		v[i] = sample_value(s, i);
+	qsort(v, n, sizeof(*v), cmp_double);
+	s->f.min = v[0];
+	s->f.max = v[n - 1];
+	s->f.median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+	s->f.spread = s->f.median > 0 ? (s->f.max - s->f.min) / s->f.median : 0;
+	free(v);
+}
+
+static struct out_set *find(struct out *o, const char *name)
+{
+	for (unsigned i = 0; i < o->n; i++)
+		if (!strcmp(o->sets[i].name, name))
+			return &o->sets[i];
+	return NULL;
+}
+
+static struct out_set *add(struct out *o, const char *name, const struct bench_set *set,
+			   bool returned)
+{
+	struct out_set *s = &o->sets[o->n++];
+
+	*s = (struct out_set){ .name = name, .set = set, .returned = returned };
+	figures(s);
+	return s;
+}
+
+/* The set of the smallest median among names (NULL-terminated), again under its own name. */
+static void add_best(struct out *o, const char *name, const char *const *names)
+{
+	struct out_set *best = NULL, *s;
+
+	for (; *names; names++) {
+		s = find(o, *names);
+		if (s && (!best || s->f.median < best->f.median))
+			best = s;
+	}
+	if (best)
+		add(o, name, best->set, false)->config = best->name;
+}
+
+/* Over 1: `ours` takes less time than `theirs`. */
+static void add_ratio(struct out *o, const char *name, const char *ours, const char *theirs)
+{
+	struct out_set *a = find(o, ours), *b = find(o, theirs);
+
+	if (!a || !b || a->f.median <= 0)
+		return;
+	o->ratio[o->n_ratio].name = name;
+	o->ratio[o->n_ratio++].value = b->f.median / a->f.median;
+}
+
+static void derive(const struct bench_result *r, struct out *o)
+{
+	static const char *const two[] = { "zram_4k", "zram_64k", NULL };
+	static const char *const three[] = { "zram_4k", "zram_64k", "zram_thp", NULL };
+	static const char *const resident[] = { "zram_resident_4k", "zram_resident_64k", NULL };
+
+	memset(o, 0, sizeof(*o));
+	for (unsigned i = 0; i < r->n_sets; i++) {
+		const struct bench_set *set = &r->sets[i];
+
+		if (set->dropped || !set->n)
+			continue;
+		add(o, set->name, set, false);
+		if (r->kind == BENCH_MUNMAP && set->side == SIDE_PSWAP)
+			add(o, "pswap_returned", set, true);
+	}
+	add_best(o, "zram", r->kind == BENCH_PAGEOUT ? three : two);
+	add_best(o, "zram_resident", resident);
+
+	add_ratio(o, "vs_zram", "pswap", "zram");
+	switch (r->kind) {
+	case BENCH_MUNMAP:
+		add_ratio(o, "vs_entry", "pswap", "pswap_entry");
+		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram");
+		add_ratio(o, "vs_zram_thp", "pswap", "zram_thp");
+		break;
+	case BENCH_PAGEOUT:
+		add_ratio(o, "pswap_4k_vs_zram", "pswap_4k", "zram");
+		add_ratio(o, "pswap_4k_vs_zram_4k", "pswap_4k", "zram_4k");
+		break;
+	default:
+		add_ratio(o, "resident_vs_zram", "pswap_resident", "zram_resident");
+		add_ratio(o, "vs_zram_resident", "pswap", "zram_resident");
+	}
+}
+
+static const char *counted(enum bench_kind kind)
+{
+	switch (kind) {
+	case BENCH_MUNMAP:
+		return "wall time of munmap of a region that is swapped out whole; pswap_returned: "
+		       "until its pool memory is back at the system, which the kernel's time holds "
+		       "too";
+	case BENCH_PAGEOUT:
+		return "wall time of madvise(MADV_PAGEOUT) on a region just filled; pswap uses its "
+		       "worker threads, the kernel the calling thread (see the CPU time)";
+	case BENCH_SCAN:
+		return "wall time to read every page, in order, twice; pswap: half the size for "
+		       "memory and pool together; zram: a cgroup of that less pswap's peak pool; "
+		       "*_resident: half the size, pool not counted";
+	default:
+		return "wall time to read a word of a page drawn at random; pswap: half the size "
+		       "for "
+		       "memory and pool together; zram: a cgroup of that less pswap's peak pool; "
+		       "*_resident: half the size, pool not counted";
+	}
+}
+
+static enum bench_fill used_fill(const struct bench_result *r)
+{
+	if (r->opts->fill_given)
+		return r->opts->fill;
+	return r->kind == BENCH_MUNMAP ? FILL_SAME : FILL_MIXED;
+}
+
+static json_t *number(enum bench_kind kind, double v)
+{
+	/* Nanoseconds of a whole operation are whole; those of a page are not. */
+	return bench_limited(kind) ? json_real(v) : json_integer((json_int_t)(v + 0.5));
+}
+
+static void put_u64(json_t *o, const char *key, uint64_t v)
+{
+	json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static json_t *json_set(const struct bench_result *r, const struct out_set *s)
+{
+	const struct bench_sample *last = &s->set->samples[s->set->n - 1];
+	json_t *o = json_object(), *a = json_array();
+
+	for (unsigned i = 0; i < s->set->n; i++)
+		json_array_append_new(a, number(r->kind, sample_value(s, i)));
+	json_object_set_new(o, "unit", json_string(bench_unit(r->kind)));
+	json_object_set_new(o, "samples", a);
+	json_object_set_new(o, "median", number(r->kind, s->f.median));
+	json_object_set_new(o, "min", number(r->kind, s->f.min));
+	json_object_set_new(o, "max", number(r->kind, s->f.max));
+	json_object_set_new(o, "spread", json_real(s->f.spread));
+	if (s->config)
+		json_object_set_new(o, "config", json_string(s->config));
+	if (!bench_limited(r->kind) && s->f.median > 0) {
+		double size = (double)r->opts->size;
+
+		json_object_set_new(o, "ns_per_page",
+				    json_real(s->f.median * (double)BENCH_PAGE / size));
+		json_object_set_new(o, "bytes_per_s",
+				    json_integer((json_int_t)(size * 1e9 / s->f.median)));
+	}
+	put_u64(o, "cpu_ns", last->cpu_ns);
+	put_u64(o, "swapped_pages", last->swapped_pages);
+	put_u64(o, "pool_bytes", last->pool_bytes);
+	if (r->kind == BENCH_MUNMAP)
+		put_u64(o, "pool_after_bytes", last->pool_after_bytes);
+	if (bench_limited(r->kind)) {
+		put_u64(o, "limit_bytes", last->limit_bytes);
+		put_u64(o, "peak_bytes", last->peak_bytes);
+	}
+	if (bench_side_kernel(s->set->side)) {
+		put_u64(o, "folios_out", last->folios_out);
+		put_u64(o, "retried", s->set->retried);
+	} else {
+		put_u64(o, "metadata_bytes", last->metadata_bytes);
+		put_u64(o, "peak_pool_bytes", last->peak_pool_bytes);
+	}
+	return o;
+}
+
+static json_t *json_result(const struct bench_result *r)
+{
+	json_t *o = json_object(), *sets = json_object(), *ratio = json_object();
+	const struct bench_sample *last;
+	struct utsname un;
+	struct out out;
+
+	derive(r, &out);
+	json_object_set_new(o, "bench", json_string(bench_kind_name(r->kind)));
+	put_u64(o, "size_bytes", r->opts->size);
+	json_object_set_new(o, "fill", json_string(bench_fill_name(used_fill(r))));
+	put_u64(o, "rounds", r->opts->rounds);
+	for (unsigned i = 0; i < out.n; i++)
+		json_object_set_new(sets, out.sets[i].name, json_set(r, &out.sets[i]));
+	json_object_set_new(o, "sets", sets);
+	for (unsigned i = 0; i < out.n_ratio; i++)
+		json_object_set_new(ratio, out.ratio[i].name, json_real(out.ratio[i].value));
+	json_object_set_new(o, "ratio", ratio);
+	json_object_set_new(o, "zram_why", *r->zram_why ? json_string(r->zram_why) : json_null());
+	if (*r->zram_algorithm && !*r->zram_why)
+		json_object_set_new(o, "zram_algorithm", json_string(r->zram_algorithm));
+
+	last = &r->sets[0].samples[r->sets[0].n - 1]; /* the first set of every plan is pswap */
+	put_u64(o, "metadata_bytes", last->metadata_bytes);
+	put_u64(o, "swapped_pages", last->swapped_pages);
+	put_u64(o, "pool_bytes", last->pool_bytes);
+	json_object_set_new(o, "counted", json_string(counted(r->kind)));
+	if (!uname(&un))
+		json_object_set_new(o, "kernel", json_string(un.release));
+	put_u64(o, "cpus", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+	if (r->n_notes) {
+		json_t *notes = json_array();
+
+		for (unsigned i = 0; i < r->n_notes; i++)
+			json_array_append_new(notes, json_string(r->notes[i]));
+		json_object_set_new(o, "notes", notes);
+	}
+	return o;
+}
+
+/* all: one object that holds the results of the benchmarks; else res[0] alone.  As bench_flush. */
+int bench_print_json(const struct bench_opts *opts, struct bench_result *const *res, unsigned n,
+		     bool all)
+{
+	json_t *o;
+	int err;
+
+	if (all) {
+		json_t *a = json_array();
+
+		for (unsigned i = 0; i < n; i++)
+			json_array_append_new(a, json_result(res[i]));
+		o = json_object();
+		json_object_set_new(o, "bench", json_string("all"));
+		put_u64(o, "size_bytes", opts->size);
+		put_u64(o, "rounds", opts->rounds);
+		json_object_set_new(o, "results", a);
+		json_object_set_new(o, "zram_why",
+				    *res[0]->zram_why ? json_string(res[0]->zram_why)
+						      : json_null());
+	} else {
+		o = json_result(res[0]);
+	}
+	err = json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+	json_decref(o);
+	if (err) {
+		cli_warn("bench: cannot write to standard output");
+		return EXIT_PSWAP;
+	}
+	putchar('\n');
+	return bench_flush();
+}
+
+/* 0, or the exit status after a line on standard error. */
+int bench_flush(void)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	cli_warn("bench: cannot write to standard output");
+	return EXIT_PSWAP;
+}
+
+static const char *time_text(double ns, char *buf, size_t size)
+{
+	static const char *const units[] = { "ns", "us", "ms", "s" };
+	unsigned u = 0;
+
+	while (ns >= 10000 && u < 3) {
+		ns /= 1000;
+		u++;
+	}
+	if (ns >= 10 && u < 3 && ns >= 1000) {
+		ns /= 1000;
+		u++;
+	}
+	snprintf(buf, size,
+		 ns < 10 && u	 ? "%.2f %s"
+		 : ns < 100 && u ? "%.1f %s"
+				 : "%.0f %s",
+		 ns, units[u]);
+	return buf;
+}
+
+static void print_wrapped(const char *text, unsigned width)
+{
+	while (*text) {
+		size_t n = strlen(text), cut = n;
+
+		if (n > width) {
+			for (cut = width; cut && text[cut] != ' '; cut--)
+				;
+			if (!cut)
+				cut = width;
+		}
+		printf("  %.*s\n", (int)cut, text);
+		text += cut;
+		while (*text == ' ')
+			text++;
+	}
+}
+
+void bench_print_table(const struct bench_result *r)
+{
+	const struct bench_sample *last = &r->sets[0].samples[r->sets[0].n - 1];
+	char a[32], b[32], c[32], d[32];
+	struct out out;
+
+	derive(r, &out);
+	printf("%s, %lu MiB, fill %s, %u round%s%s%s\n", bench_kind_name(r->kind),
+	       (unsigned long)(r->opts->size >> 20), bench_fill_name(used_fill(r)), r->opts->rounds,
+	       r->opts->rounds == 1 ? "" : "s", *r->zram_why ? "" : ", peer: kernel swap on zram, ",
+	       *r->zram_why ? "" : r->zram_algorithm);
+	print_wrapped(counted(r->kind), 92);
+	printf("  %-18s %10s %10s %10s %7s %10s %9s %10s\n", "", "median", "min", "max", "spread",
+	       "CPU", "swapped", "pool");
+	for (unsigned i = 0; i < out.n; i++) {
+		const struct out_set *s = &out.sets[i];
+		const struct bench_sample *p = &s->set->samples[s->set->n - 1];
+
+		if (s->config)
+			continue;
+		printf("  %-18s %10s %10s %10s %6.0f%% %10s %7luMi %8.1fMi\n", s->name,
+		       time_text(s->f.median, a, sizeof(a)), time_text(s->f.min, b, sizeof(b)),
+		       time_text(s->f.max, c, sizeof(c)), 100 * s->f.spread,
+		       time_text((double)p->cpu_ns, d, sizeof(d)),
+		       (unsigned long)(p->swapped_pages * BENCH_PAGE >> 20),
+		       (double)p->pool_bytes / (1 << 20));
+	}
+	for (unsigned i = 0; i < out.n_ratio; i++)
+		printf("%s%s %.2fx", i ? ", " : "  ", out.ratio[i].name, out.ratio[i].value);
+	if (out.n_ratio)
+		printf("  (over 1: pswap is faster)\n");
+	if (last->swapped_pages)
+		printf("  pswap's metadata: %.2f%% of the swapped bytes\n",
+		       100.0 * (double)last->metadata_bytes /
+			       (double)(last->swapped_pages * BENCH_PAGE));
+	if (*r->zram_why)
+		printf("  no peer: %s\n", r->zram_why);
+	for (unsigned i = 0; i < r->n_notes; i++)
+		printf("  note: %s\n", r->notes[i]);
+}

@@ -1,0 +1,110 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# bench_json.sh - the JSON and the table of every benchmark, with and without a peer.  Small sizes:
+# the figures mean nothing, their shape is tested.
+# timeout: 600
+. "$(dirname "$0")/lib_bench.sh"
+need_pswap
+
+# run NAME ROUNDS ARG...: leaves $TMP/NAME.json
+run() {
+	local name=$1 rounds=$2
+	shift 2
+	timeout 200 "$PSWAP" bench "$name" --size "$SIZE" --rounds "$rounds" --json "$@" \
+		>"$TMP/$name.json" 2>"$TMP/err" || fail "bench $name $*: status $?: $(cat "$TMP/err")"
+	WHAT="bench $name $*"
+	is "$name" '.bench == $name and .rounds == $rounds and (.size_bytes > 0)' \
+		--arg name "$name" --argjson rounds "$rounds"
+	# Samples as many as rounds; the figures are those of the samples.
+	is "$name" '[.sets[] | (.samples | length) == $rounds
+		and .min == (.samples | min) and .max == (.samples | max)
+		and .median >= .min and .median <= .max and .min > 0 and .spread >= 0
+		and (.unit | type == "string")] | all' --argjson rounds "$rounds"
+	is "$name" '[.ratio[]] | all(. > 0)'
+	is "$name" '.metadata_bytes >= 0 and .pool_bytes >= 0 and .swapped_pages > 0
+		and .cpus > 0 and (.kernel | length > 0) and (.counted | length > 0)'
+}
+
+# is NAME FILTER ARG...: the filter must be true for the result of NAME
+is() {
+	local name=$1 filter=$2
+	shift 2
+	jq -e "$@" "$filter" "$TMP/$name.json" >/dev/null 2>&1 ||
+		fail "$WHAT: not so: $filter in $(cat "$TMP/$name.json")"
+}
+
+# keys NAME PATH WORD...: exactly these keys, in any order
+keys() {
+	local name=$1 path=$2
+	shift 2
+	is "$name" "($path | keys) == (\$want | split(\" \") | sort)" --arg want "$*"
+}
+
+for fill in same mixed random; do
+	run munmap 2 --peer none --fill $fill
+	is munmap '.zram_why == "--peer none" and .fill == $f' --arg f $fill
+	keys munmap .sets pswap pswap_returned pswap_entry
+	keys munmap .ratio vs_entry
+	is munmap '[.sets[] | .swapped_pages * 4096 >= 0.99 * $s] | all' \
+		--argjson s "$(jq .size_bytes "$TMP/munmap.json")"
+done
+run pageout 2 --peer none
+is pageout '.fill == "mixed"'
+keys pageout .sets pswap pswap_4k
+is pageout '.sets.pswap | .ns_per_page > 0 and .bytes_per_s > 0'
+run scan 1 --peer none
+keys scan .sets pswap pswap_resident
+run random 1 --peer none
+keys random .sets pswap pswap_resident
+is random '.sets.pswap.unit == "ns/access"'
+
+timeout 200 "$PSWAP" bench munmap --size "$SIZE" --rounds 1 --peer none >"$TMP/table" ||
+	fail "table: status $?"
+grep -q 'munmap, 64 MiB, fill same, 1 round$' "$TMP/table" || fail "head: $(cat "$TMP/table")"
+grep -q 'no peer: --peer none' "$TMP/table" || fail "no reason: $(cat "$TMP/table")"
+
+# A result that cannot be written is not a success.
+timeout 100 "$PSWAP" bench munmap --size 2M --rounds 1 --peer none --json >/dev/full 2>"$TMP/err"
+[ $? = 125 ] || fail "--json >/dev/full: status $?"
+
+# Without root: a reason, no peer sets, exit 0.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	if timeout 100 setpriv --reuid 65534 --regid 65534 --clear-groups "$PSWAP" bench munmap \
+		--size 2M --rounds 1 --json >"$TMP/munmap.json" 2>"$TMP/err"; then
+		WHAT="bench munmap, not root"
+		is munmap '.zram_why | test("root")'
+		is munmap '.sets | has("zram") | not'
+	else
+		# userfaultfd may be root's alone; then pswap's side says so.
+		grep -q userfaultfd "$TMP/err" || fail "not root: $(cat "$TMP/err")"
+	fi
+fi
+
+if [ "$(id -u)" = 0 ] && [ "$(jq -r .zram_why <(timeout 200 "$PSWAP" bench munmap --size 2M \
+	--rounds 1 --json))" = null ]; then
+	run munmap 2
+	is munmap '.zram_why == null and (.zram_algorithm | length > 0)'
+	is munmap '.sets | has("zram") and has("zram_4k") and has("pswap") and has("pswap_entry")'
+	is munmap '.sets.zram.median == ([.sets.zram_4k, .sets.zram_64k // empty | .median] | min)'
+	is munmap '.ratio | has("vs_zram") and has("vs_entry") and has("returned_vs_zram")'
+	is munmap '.ratio.vs_zram as $r | (.sets.zram.median / .sets.pswap.median / $r)
+		| . > 0.999 and . < 1.001'
+	run pageout 2
+	is pageout '.sets | has("zram") and has("zram_4k") and has("pswap_4k")'
+	is pageout '.ratio | has("vs_zram")'
+	# Huge folios went out whole, else it was not them that were measured.
+	is pageout '[.sets.zram_64k, .sets.zram_thp | values | .folios_out > 0] | all'
+	run scan 1
+	is scan '.sets | has("zram") and has("zram_resident")'
+	is scan '.sets.zram | .peak_bytes <= .limit_bytes'
+	is scan '.sets.zram.limit_bytes <= .sets.pswap.limit_bytes'
+	run random 1
+	is random '.ratio | has("vs_zram") and has("resident_vs_zram")'
+	timeout 300 "$PSWAP" bench all --size "$SIZE" --rounds 1 --json >"$TMP/all.json" ||
+		fail "bench all: status $?"
+	WHAT="bench all"
+	is all '[.results[].bench] == ["munmap", "pageout", "scan", "random"]'
+else
+	echo "the peer was not tested: no root or no zram"
+fi
+echo ok
