@@ -96,7 +96,11 @@ struct store_file_options {
 			    * caller's business, so NULL is -EINVAL */
 	bool encrypt;
 	unsigned nr_workers;
+	unsigned flags; /* STORE_FILE_*: switch features off, so that the fallbacks are tested */
 };
+#define STORE_FILE_NO_URING 1  /* pread and pwrite */
+#define STORE_FILE_NO_DIRECT 2 /* through the page cache */
+#define STORE_FILE_NO_AES 4    /* ChaCha20-Poly1305 also where the CPU has AES */
 struct store *store_file_open(const struct store_file_options *opt, int *err);
 
 static inline void store_close(struct store *st)

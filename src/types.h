@@ -32,6 +32,7 @@
 #ifndef PS_TYPES_H
 #define PS_TYPES_H
 
+#include "codec.h"
 #include "lock.h"
 #include "stat.h"
 #include "swapfile.h"
@@ -177,12 +178,22 @@ struct lru {
 struct ps_ctx {
 	struct pswap *ps;
 	unsigned id;
+	struct ps_mutex busy;		   /* signal mode: whose it is right now */
+	void (*main)(struct ps_ctx *ctx); /* body of its thread */
 	char *buf;	/* 2 MiB: pages read back, or copied out of a frame */
 	u64 slots[PTRS_PER_PMD];
 	swp_entry_t entries[PTRS_PER_PMD];
 	void *pages[PTRS_PER_PMD];
 	u16 index[PTRS_PER_PMD];
 	u32 rng;
+	struct codec probe;	   /* to ask whether a page compresses at all */
+	char probe_out[CODEC_BOUND];
+	/* faults put off until a waiting event has been read */
+	struct {
+		struct ps_mm *mm;
+		u64 addr;
+	} deferred[64];
+	unsigned nr_deferred;
 };
 
 /* Ranges in which a system call of the program may be dropping pages right now: nothing in them is
@@ -190,20 +201,32 @@ struct ps_ctx {
 #define PS_INFLIGHT 64
 struct ps_inflight {
 	_Atomic u64 start, end; /* start == 0: free */
+	_Atomic u32 keep;	/* resident pages stay (MADV_FREE) */
 };
 
-struct ps_config {
+struct ps_tuning {
 	u64 limit;
 	enum ps_count count;
 	unsigned nr_handlers, nr_workers;
 	unsigned uffd_want;
 	bool foreign_program; /* run mode: anything may happen to the memory behind our back */
 	bool no_thp;	      /* never use huge pages */
-	bool keep_resident_clean;
+};
+
+/* A range being paged out on request: the caller and the workers take extents from it. */
+struct ps_job {
+	struct ps_mutex lock; /* one job at a time */
+	struct ps_mm *mm;
+	u64 start, end;
+	bool write;
+	_Atomic u64 next; /* address of the next extent to take; >= end: nothing left */
+	_Atomic u32 running; /* threads at work on it */
+	_Atomic s32 error;
+	struct ps_event done_ev;
 };
 
 struct pswap {
-	struct ps_config cfg;
+	struct ps_tuning cfg;
 	struct uffd_caps caps;
 	struct ps_rwlock freeze;
 	struct ps_mm mm;
@@ -219,6 +242,8 @@ struct pswap {
 
 	/* the limit (account.c) */
 	int statm_fd, maps_fd, pagemap_fd;
+	int empty_fd;	   /* an empty file, or -1: to poison where the kernel cannot */
+	const char *zeros; /* 2 MiB of zeros that use no memory */
 	_Atomic s64 footprint;	    /* bytes: last sample plus what happened since */
 	_Atomic u64 sampled_ns;
 	_Atomic s64 nr_resident;    /* pages known to be resident in regions */
@@ -227,7 +252,9 @@ struct pswap {
 	_Atomic u64 limit_now;	    /* limit less what other members of the tree use */
 	struct ps_event reclaim_ev; /* wake the workers */
 	struct ps_event freed_ev;   /* memory was freed: wake the throttled */
-	_Atomic u32 throttled;
+	struct ps_job job;
+	_Atomic u64 give_up_until;  /* ns: nothing could be freed; do not wait before that */
+	_Atomic u64 full_until;	    /* ns: every store was full; do not try before that */
 	_Atomic u32 warned; /* bit set of warnings given once */
 	_Atomic u32 locked_all; /* mlockall: take nothing out */
 
@@ -241,8 +268,9 @@ struct pswap {
 	struct ps_mutex ctx_lock; /* the API callers' context */
 	struct ps_inflight inflight[PS_INFLIGHT];
 	_Atomic u32 pending_events; /* a COPY or MOVE met EAGAIN */
-	_Atomic u32 housekeep_stop;
-	pid_t pid;
+	pid_t pid; /* a process id to name this address space by */
+	/* What to do about a fork that was not announced: owns the child's userfaultfd. */
+	void (*foreign_fork)(struct ps_mm *parent, int uffd);
 };
 
 enum ps_warning { WARN_EXCEED = 1, WARN_POISON = 2, WARN_NO_STORE = 4, WARN_IO = 8, WARN_VMA = 16 };

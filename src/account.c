@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* account.c - see account.h. */
+#include "account.h"
+
+static s64 statm_anon(int fd)
+{
+	char buf[128];
+	u64 v[3] = { 0 };
+	long n = sys_pread(fd, buf, sizeof(buf) - 1, 0);
+	char *p = buf;
+
+	if (n <= 0)
+		return -1;
+	buf[n] = 0;
+	for (int i = 0; i < 3; i++) {
+		while (*p >= '0' && *p <= '9')
+			v[i] = v[i] * 10 + (*p++ - '0');
+		while (*p == ' ')
+			p++;
+	}
+	return ((s64)v[1] - (s64)v[2]) << PAGE_SHIFT;
+}
+
+static void sample_stores(struct pswap *ps)
+{
+	u64 pool = 0, meta;
+	struct swapfile_stat sw;
+
+	swapfile_stat(&ps->swap, &sw);
+	meta = sw.metadata_bytes + relaxed_load(&ps->nr_extents) * sizeof(struct extent) +
+	       relaxed_load(&ps->nr_tables) * PAGE_SIZE;
+	for (unsigned i = 0; i < ps->nr_stores; i++) {
+		struct store_stat st;
+		struct ps_store_stat *out = &ps->stat->stores[i];
+
+		memset(&st, 0, sizeof(st));
+		ps->stores[i]->ops->stat(ps->stores[i], &st);
+		meta += st.metadata_bytes;
+		if (ps->stores[i]->counts_as_memory)
+			pool += st.memory_bytes;
+		relaxed_store(&out->used_bytes, st.used_bytes);
+		relaxed_store(&out->capacity_bytes, st.capacity_bytes);
+		relaxed_store(&out->io_errors, st.io_errors);
+		if (i == ps->ram_area)
+			relaxed_store(&ps->stat->pages_same_filled, st.pages_same_filled);
+	}
+	relaxed_store(&ps->pool_bytes, pool);
+	relaxed_store(&ps->metadata_bytes, meta);
+	relaxed_store(&ps->stat->pool_bytes, pool);
+	relaxed_store(&ps->stat->metadata_bytes, meta);
+	stat_peak(&ps->stat->peak_pool_bytes, pool);
+	relaxed_store(&ps->stat->batch_frees, relaxed_load(&ps->swap.batch_frees));
+	relaxed_store(&ps->stat->entry_frees, relaxed_load(&ps->swap.entry_frees));
+	relaxed_store(&ps->stat->cluster_frees, relaxed_load(&ps->swap.cluster_frees));
+	relaxed_store(&ps->stat->owner_lookups, relaxed_load(&ps->swap.owner_lookups));
+}
+
+/* What the other living members of the tree use is not ours to use. Our share never falls below a
+ * floor that lets us go on. */
+static void share_of_tree(struct pswap *ps)
+{
+	struct ps_shm *shm = ps->shm;
+	u64 limit = ps->cfg.limit, others = 0, floor;
+	unsigned n, alive = 0;
+
+	if (!shm || shm->per_process) {
+		relaxed_store(&ps->limit_now, limit);
+		return;
+	}
+	n = relaxed_load(&shm->nr_members);
+	for (unsigned i = 0; i < n && i < PS_SHM_MEMBERS; i++) {
+		struct ps_member *m = &shm->members[i];
+
+		if (m == ps->stat || relaxed_load(&m->pid) == 0 ||
+		    relaxed_load(&m->state) == PS_MEMBER_ENDED)
+			continue;
+		others += relaxed_load(&m->footprint_bytes);
+		if (relaxed_load(&m->footprint_bytes) > MiB(4))
+			alive++;
+	}
+	stat_peak(&shm->peak_footprint_bytes, others + relaxed_load(&ps->stat->footprint_bytes));
+	floor = MAX(limit / (4 * (alive + 1)), MIN(MiB(8), limit / 2));
+	relaxed_store(&ps->limit_now, others + floor > limit ? floor : limit - others);
+}
+
+s64 account_refresh(struct pswap *ps)
+{
+	s64 resident = relaxed_load(&ps->nr_resident) << PAGE_SHIFT;
+	s64 used = -1, pool, meta;
+
+	sample_stores(ps);
+	pool = relaxed_load(&ps->pool_bytes);
+	meta = relaxed_load(&ps->metadata_bytes);
+	if (ps->cfg.foreign_program)
+		used = statm_anon(ps->statm_fd);
+	if (used < 0)
+		used = resident + pool + meta +
+		       ((s64)relaxed_load(&ps->cache.nr_pages) << PAGE_SHIFT);
+	else
+		resident = used - pool - meta;
+	if (ps->cfg.count == PS_COUNT_RESIDENT)
+		used -= pool;
+	relaxed_store(&ps->footprint, used);
+	relaxed_store(&ps->sampled_ns, ps_now_ns());
+	relaxed_store(&ps->stat->footprint_bytes, (u64)MAX(used, 0));
+	relaxed_store(&ps->stat->resident_bytes, (u64)MAX(resident, 0));
+	relaxed_store(&ps->stat->updated_ns, relaxed_load(&ps->sampled_ns));
+	stat_peak(&ps->stat->peak_footprint_bytes, (u64)MAX(used, 0));
+	share_of_tree(ps);
+	relaxed_store(&ps->stat->limit_bytes, relaxed_load(&ps->limit_now));
+	return used;
+}
+
+s64 account_footprint(struct pswap *ps, u64 max_age_ns)
+{
+	if (ps_now_ns() - relaxed_load(&ps->sampled_ns) > max_age_ns)
+		return account_refresh(ps);
+	return relaxed_load(&ps->footprint);
+}
+
+s64 account_hard(struct pswap *ps)
+{
+	return (s64)relaxed_load(&ps->limit_now);
+}
+
+/* Reclaim begins some 2 MiB steps of every thread before the limit, and goes on for some more. */
+s64 account_high(struct pswap *ps)
+{
+	s64 limit = account_hard(ps);
+
+	return limit - MAX(limit / 64, MIN((s64)MiB(4), limit / 8));
+}
+
+s64 account_low(struct pswap *ps)
+{
+	s64 limit = account_hard(ps);
+
+	return account_high(ps) - MAX(limit / 64, MIN((s64)MiB(4), limit / 8));
+}
+
+u64 account_pool_cap(struct pswap *ps)
+{
+	u64 limit = relaxed_load(&ps->limit_now);
+
+	if (ps->cfg.count == PS_COUNT_RESIDENT)
+		return UINT64_MAX;
+	return limit - MAX(limit / 8, MIN(MiB(8), limit / 2));
+}

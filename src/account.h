@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * account.h - how much memory is in use, and what the limit says of it.
+ *
+ * In run mode the truth is the kernel's: anonymous resident pages of the process (statm: resident
+ * less shared), which holds the program's pages, frames, pool and metadata alike.  In API mode only
+ * pswap's own memory counts, so it is summed up from our own counters.  Between two looks the
+ * figure moves by what was filled and taken out.
+ *
+ * Watermarks, from the bottom: reclaim works until `low`, starts at `high`; who needs a page beyond
+ * `hard` (the limit) waits.
+ */
+#ifndef PS_ACCOUNT_H
+#define PS_ACCOUNT_H
+
+#include "types.h"
+
+/* Bytes in use now; looks again if the last look is old (max_age_ns). */
+s64 account_footprint(struct pswap *ps, u64 max_age_ns);
+/* The same, by looking. Also refreshes the gauges in ps->stat and the share of the tree's limit. */
+s64 account_refresh(struct pswap *ps);
+
+static inline void account_add(struct pswap *ps, s64 bytes)
+{
+	relaxed_add(&ps->footprint, bytes);
+}
+
+s64 account_high(struct pswap *ps);
+s64 account_low(struct pswap *ps);
+s64 account_hard(struct pswap *ps);
+
+/* Most bytes the pool in memory may have before the next store is preferred. */
+u64 account_pool_cap(struct pswap *ps);
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * event.c - see event.h.
+ *
+ * Why the gate is held exclusively while a message is read: from the moment the kernel prepares a
+ * VM event until it is read, COPY and MOVE fail with EAGAIN, so nothing stale can be put in place.
+ * With the read that protection ends, while what we know (regions, ptes) still is from before the
+ * event.  So read and apply must be one step for everybody else.
+ *
+ * What remains is DONTNEED: its event comes before the kernel drops the pages, so between read and
+ * drop a page of the range could be taken out and survive.  Hooks announce their calls
+ * (pswap.inflight); ranges of calls that no hook saw are left alone for a second (quiet_until).
+ */
+#include <sys/epoll.h>
+
+#include "event.h"
+#include "fault.h"
+#include "log.h"
+#include "lru.h"
+#include "pagetable.h"
+#include "region.h"
+#include "vma.h"
+#include "zap.h"
+
+#define QUIET_NS 1000000000ULL
+#define SPIN_NS 40000ULL /* a handler looks again for so long after its last message */
+#define IDLE_MS 200
+#define MAX_DEFERRED 64
+
+static bool announced(struct pswap *ps, u64 start, u64 end, bool *keep)
+{
+	for (unsigned i = 0; i < PS_INFLIGHT; i++) {
+		struct ps_inflight *f = &ps->inflight[i];
+
+		if (atomic_load(&f->start) <= start && atomic_load(&f->end) >= end) {
+			*keep = relaxed_load(&f->keep);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void on_remove(struct ps_mm *mm, u64 start, u64 end)
+{
+	bool keep = false;
+
+	if (!announced(mm->ps, start, end, &keep)) {
+		struct extent *e;
+		u64 until = ps_now_ns() + QUIET_NS;
+
+		for (u64 a = start; a < end && (e = pt_next(mm, a, end)); a = e->addr + PMD_SIZE)
+			e->quiet_until = until;
+	}
+	zap_range(mm, start, end, ZAP_KEEP_GUARDS | (keep ? ZAP_KEEP_PRESENT : 0));
+}
+
+static void on_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
+{
+	struct region *r = region_find(mm, from);
+	u32 flags = r ? r->flags : 0;
+
+	zap_remap(ctx, mm, from, to, len);
+	if (region_add(mm, to, to + len, flags))
+		ps_log("out of memory: a moved mapping at %x is not swapped any more", to);
+}
+
+static void on_fork(struct ps_mm *mm, int uffd)
+{
+	/* A fork that no hook saw: fork.c of the preloaded library takes care, if it is there. */
+	if (mm->ps->foreign_fork)
+		mm->ps->foreign_fork(mm, uffd);
+	else
+		sys_close(uffd);
+}
+
+static void handle_event(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd_msg *msg)
+{
+	stat_inc(mm->ps->stat, events);
+	switch (msg->event) {
+	case UFFD_EVENT_REMOVE:
+		on_remove(mm, msg->arg.remove.start, msg->arg.remove.end);
+		break;
+	case UFFD_EVENT_UNMAP:
+		zap_range(mm, msg->arg.remove.start, msg->arg.remove.end, 0);
+		region_del(mm, msg->arg.remove.start, msg->arg.remove.end);
+		break;
+	case UFFD_EVENT_REMAP:
+		on_remap(ctx, mm, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
+		break;
+	case UFFD_EVENT_FORK:
+		on_fork(mm, (int)msg->arg.fork.ufd);
+		break;
+	}
+}
+
+/*
+ * A fault where we know of no region.  The kernel knows better, since it sent the fault: a mapping
+ * grew in place (no event), or a call went past the hooks.  Without one the toucher would fault
+ * for ever.
+ */
+static void learn_region(struct ps_mm *mm, u64 addr)
+{
+	struct vma v;
+
+	ps_rwlock_write_lock(&mm->gate);
+	if (!region_find(mm, addr) && !mm->foreign && mm->ps->cfg.foreign_program &&
+	    vma_query(mm->ps->maps_fd, addr, &v) == 0 &&
+	    v.start <= addr && !v.shared) {
+		/* Only the parts we do not know: the others keep their flags. */
+		struct region *r = region_after(mm, addr);
+		u64 end = r && r->start < v.end ? r->start : v.end, start = v.start;
+
+		for (u32 i = 0; i < mm->nr_regions && mm->regions[i].end <= addr; i++)
+			start = MAX(start, mm->regions[i].end);
+		region_add(mm, start, end, 0);
+	} else if (mm->foreign && !region_find(mm, addr)) {
+		region_add(mm, addr & PAGE_MASK, (addr & PAGE_MASK) + PAGE_SIZE, 0);
+	}
+	ps_rwlock_write_unlock(&mm->gate);
+}
+
+static void serve(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd_msg *msg)
+{
+	u64 addr = msg->arg.pagefault.address & PAGE_MASK;
+	bool wp = msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP;
+	bool known;
+
+	ps_rwlock_read_lock(&mm->gate);
+	known = region_find(mm, addr) != NULL;
+	ps_rwlock_read_unlock(&mm->gate);
+	if (!known)
+		learn_region(mm, addr);
+	if (fault_serve(ctx, mm, addr, wp))
+		return;
+	/* An event waits to be read first; faults would come before it, so this one must not be made
+	 * to fault again until then. */
+	if (ctx->nr_deferred < MAX_DEFERRED) {
+		ctx->deferred[ctx->nr_deferred].mm = mm;
+		ctx->deferred[ctx->nr_deferred++].addr = addr;
+	} else {
+		uffd_wake(mm->uffd, addr, PAGE_SIZE);
+	}
+}
+
+static void serve_deferred(struct ps_ctx *ctx)
+{
+	while (ctx->nr_deferred) {
+		struct ps_mm *mm = ctx->deferred[--ctx->nr_deferred].mm;
+		u64 addr = ctx->deferred[ctx->nr_deferred].addr;
+
+		if (!fault_serve(ctx, mm, addr, false))
+			uffd_wake(mm->uffd, addr, PAGE_SIZE);
+	}
+}
+
+bool event_step(struct ps_ctx *ctx, struct ps_mm *mm)
+{
+	struct uffd_msg msg;
+	long n;
+
+	ps_rwlock_read_lock(&mm->ps->freeze);
+	ps_rwlock_write_lock(&mm->gate);
+	n = sys_read(mm->uffd, &msg, sizeof(msg));
+	if (n == sizeof(msg) && msg.event != UFFD_EVENT_PAGEFAULT)
+		handle_event(ctx, mm, &msg);
+	ps_rwlock_write_unlock(&mm->gate);
+	if (n == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT)
+		serve(ctx, mm, &msg);
+	else if (ctx->nr_deferred)
+		serve_deferred(ctx);
+	ps_rwlock_read_unlock(&mm->ps->freeze);
+	return n == sizeof(msg);
+}
+
+int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done)
+{
+	struct ps_mm *mm = &ctx->ps->mm;
+	struct uffd_msg msg;
+
+	for (;;) {
+		long n = sys_read(mm->uffd, &msg, sizeof(msg));
+
+		if (n != sizeof(msg)) {
+			if (atomic_load(done))
+				return -EAGAIN;
+			cpu_relax();
+			sys_call0(SYS_sched_yield);
+			continue;
+		}
+		if (msg.event == UFFD_EVENT_FORK)
+			return (int)msg.arg.fork.ufd;
+		if (msg.event != UFFD_EVENT_PAGEFAULT)
+			handle_event(ctx, mm, &msg);
+		else if (ctx->nr_deferred < MAX_DEFERRED) {
+			ctx->deferred[ctx->nr_deferred].mm = mm;
+			ctx->deferred[ctx->nr_deferred++].addr =
+				msg.arg.pagefault.address & PAGE_MASK;
+		} else {
+			uffd_wake(mm->uffd, msg.arg.pagefault.address & PAGE_MASK, PAGE_SIZE);
+		}
+	}
+}
+
+static void watch(int epfd, struct ps_mm *mm)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = mm };
+
+	sys_call4(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, mm->uffd, &ev);
+}
+
+void event_handler(struct ps_ctx *ctx)
+{
+	struct pswap *ps = ctx->ps;
+	int epfd = (int)sys_call1(SYS_epoll_create1, O_CLOEXEC);
+	struct ps_mm *seen = NULL;
+	u64 last = 0;
+
+	watch(epfd, &ps->mm);
+	while (!relaxed_load(&ps->stop)) {
+		struct ps_mm *head = __atomic_load_n(&ps->foreign, __ATOMIC_ACQUIRE);
+		struct epoll_event ev;
+		bool did = false;
+
+		/* New address spaces are added at the front of the list. */
+		for (struct ps_mm *mm = head; mm != seen; mm = mm->next)
+			watch(epfd, mm);
+		seen = head;
+		did = event_step(ctx, &ps->mm);
+		for (struct ps_mm *mm = head; mm; mm = mm->next)
+			did |= event_step(ctx, mm);
+		if (did) {
+			last = ps_now_ns();
+			continue;
+		}
+		if (ps_now_ns() - last < SPIN_NS) {
+			cpu_relax();
+			continue;
+		}
+		sys_call4(SYS_epoll_wait, epfd, &ev, 1, IDLE_MS);
+	}
+	sys_close(epfd);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* event.h - reading the userfaultfd: faults and VM events. */
+#ifndef PS_EVENT_H
+#define PS_EVENT_H
+
+#include "types.h"
+
+/* The body of a handler thread. */
+void event_handler(struct ps_ctx *ctx);
+
+/* Reads and handles one message of mm; false when there was none. */
+bool event_step(struct ps_ctx *ctx, struct ps_mm *mm);
+
+/*
+ * Fork seen by the hook: freeze is held exclusively by the caller, who reads the EVENT_FORK that the
+ * fork raises, and whatever faults come before it. Returns the child's userfaultfd, or -EAGAIN when
+ * `done` became non-zero first (the fork failed, or raised no event).
+ */
+int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done);
+
+#endif

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pageout.c - see pageout.h.
+ *
+ * Taking out is one MOVE of up to 2 MiB: whoever touches a page meanwhile faults and waits.  The
+ * kernel refuses pages that are shared after a fork or pinned for DMA (EBUSY).  The first kind can
+ * be made ours by MADV_POPULATE_WRITE; what is refused after that is pinned and stays.
+ */
+#include <sys/uio.h>
+
+#include "pageout.h"
+#include "account.h"
+#include "learn.h"
+#include "log.h"
+#include "lru.h"
+#include "pagetable.h"
+#include "region.h"
+#include "swap_cache.h"
+#include "vma.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define SKIP_PASSES 8  /* reclaim passes an extent is left alone when nothing could be taken */
+#define MAX_REFUSED 64 /* pages refused in one pass before the rest is left alone */
+
+struct take {
+	struct ps_ctx *ctx;
+	struct extent *e;
+	struct frame *f;
+	u64 moved[PTRS_PER_PMD / 64]; /* API: pages moved, from what we knew to be present */
+	unsigned refused;
+	bool shared; /* met EBUSY, worth one MADV_POPULATE_WRITE */
+	bool final;  /* second try: EBUSY means pinned */
+};
+
+/* ---- out of view ---- */
+
+static bool inflight(struct pswap *ps, u64 start, u64 end)
+{
+	for (unsigned i = 0; i < PS_INFLIGHT; i++) {
+		u64 s = atomic_load(&ps->inflight[i].start);
+
+		if (s && s < end && atomic_load(&ps->inflight[i].end) > start)
+			return true;
+	}
+	return false;
+}
+
+static void note_moved(struct take *t, unsigned p, unsigned n)
+{
+	for (; n; p++, n--)
+		if (present_test(t->e, p))
+			t->moved[p / 64] |= 1ULL << (p % 64);
+}
+
+/* MOVE refused page p for a reason of its mapping. Returns the page to go on from, and lowers *end
+ * of the piece to move when a border of VMAs is all that is wrong. */
+static unsigned after_refusal(struct take *t, unsigned p, unsigned *end)
+{
+	struct pswap *ps = t->ctx->ps;
+	u64 addr = pt_addr(t->e, p), extent_end = t->e->addr + PMD_SIZE;
+	struct vma v;
+
+	t->refused++;
+	if (vma_query(ps->maps_fd, addr, &v))
+		return *end;
+	if (v.start > addr)
+		return v.start >= extent_end ? *end : pt_index(v.start);
+	if (v.shared || v.inode || v.prot != (PROT_READ | PROT_WRITE))
+		return v.end >= extent_end ? *end : pt_index(v.end);
+	if (v.end < pt_addr(t->e, *end - 1) + PAGE_SIZE) {
+		*end = pt_index(v.end);
+		return p;
+	}
+	return p + 1; /* locked, a guard, or something we do not know */
+}
+
+/* Moves pages [p, end) of the extent. */
+static void move_pages(struct take *t, unsigned p, unsigned end)
+{
+	struct pswap *ps = t->ctx->ps;
+	unsigned piece = end;
+
+	while (p < end && t->refused < MAX_REFUSED) {
+		u64 off = (u64)p << PAGE_SHIFT;
+		s64 ret = uffd_move(t->e->mm->uffd, (u64)(uintptr_t)t->f->mem + off,
+				    t->e->addr + off, (u64)(piece - p) << PAGE_SHIFT, false);
+
+		if (ret > 0) {
+			note_moved(t, p, ret >> PAGE_SHIFT);
+			p += ret >> PAGE_SHIFT;
+			if (p == piece)
+				piece = end;
+			continue;
+		}
+		if (ret == -EAGAIN) {
+			relaxed_store(&ps->pending_events, 1);
+			return;
+		}
+		if (ret == -ESRCH || ret == -ENOMEM)
+			return;
+		if (ret == -EBUSY) {
+			if (!t->final) {
+				t->shared = true;
+				return;
+			}
+			stat_inc(ps->stat, pages_pinned);
+			t->refused++;
+			p++;
+			continue;
+		}
+		p = after_refusal(t, p, &piece);
+		if (p >= piece)
+			piece = end;
+	}
+}
+
+/* The parts of [lo, hi) that may be moved: not pinned by us. */
+static void move_unpinned(struct take *t, unsigned lo, unsigned hi)
+{
+	while (lo < hi) {
+		unsigned end = hi;
+
+		if (t->e->pmd == PMD_TABLE) {
+			while (lo < hi && pte_kind(pte_get(t->e, lo)) == PTE_PINNED)
+				lo++;
+			for (end = lo; end < hi && pte_kind(pte_get(t->e, end)) != PTE_PINNED;)
+				end++;
+		}
+		if (lo < end)
+			move_pages(t, lo, end);
+		lo = end;
+	}
+}
+
+/* Records what arrived in the frame. Gate and io held. Returns the number of pages. */
+static unsigned note_frame(struct take *t)
+{
+	struct pswap *ps = t->ctx->ps;
+	struct extent *e = t->e;
+	unsigned n = 0;
+
+	/* Behind our back anything may have been mapped: ask the kernel what is there. */
+	if (ps->cfg.foreign_program &&
+	    pages_present(ps, (u64)(uintptr_t)t->f->mem, t->moved) < 0)
+		ps_assert(!"/proc/self/pagemap cannot be read any more");
+	for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++)
+		n += __builtin_popcountll(t->moved[w]);
+	if (!n)
+		return 0;
+	ps_mutex_lock(&e->lock);
+	e->frame = t->f;
+	t->f->nr_pages = n;
+	t->f->huge = n == PTRS_PER_PMD && e->full;
+	if (n == PTRS_PER_PMD && e->pmd == PMD_NONE) {
+		pmd_set_cached(e);
+		present_clear(e, 0, PTRS_PER_PMD);
+	} else {
+		for (unsigned i = 0; i < PTRS_PER_PMD; i++) {
+			if (!(t->moved[i / 64] >> (i % 64) & 1))
+				continue;
+			if (pte_kind(pte_get(e, i)) == PTE_SWAP)
+				free_swap_and_cache_nr(&ps->swap, pte_to_swp(pte_get(e, i)), 1);
+			pte_set(e, i, pte_make(PTE_CACHED));
+			present_clear(e, i, 1);
+		}
+	}
+	ps_mutex_unlock(&e->lock);
+	relaxed_add(&ps->cache.nr_pages, n);
+	return n;
+}
+
+static unsigned take_once(struct take *t)
+{
+	struct pswap *ps = t->ctx->ps;
+	struct extent *e = t->e;
+	struct ps_mm *mm = e->mm;
+	u64 end = e->addr + PMD_SIZE;
+	struct region *r;
+	unsigned n;
+
+	ps_rwlock_read_lock(&mm->gate);
+	for (r = region_after(mm, e->addr);
+	     r && r < mm->regions + mm->nr_regions && r->start < end; r++) {
+		u64 lo = MAX(r->start, e->addr), hi = MIN(r->end, end);
+
+		if ((r->flags & REGION_LOCKED) || inflight(ps, lo, hi))
+			continue;
+		move_unpinned(t, pt_index(lo), hi == end ? PTRS_PER_PMD : pt_index(hi));
+	}
+	n = note_frame(t);
+	ps_rwlock_read_unlock(&mm->gate);
+	return n;
+}
+
+/* Pages that a fork left shared become ours alone: each run of pages that we know to be there, so
+ * that no fault of ours waits for a handler. */
+static void unshare_pages(struct extent *e)
+{
+	for (unsigned i = 0; i < PTRS_PER_PMD;) {
+		unsigned n = 0;
+
+		while (i + n < PTRS_PER_PMD && present_test(e, i + n))
+			n++;
+		if (n)
+			sys_madvise((void *)(uintptr_t)pt_addr(e, i), n * PAGE_SIZE,
+				    MADV_POPULATE_WRITE);
+		i += n + 1;
+	}
+}
+
+static unsigned take_with_frame(struct ps_ctx *ctx, struct extent *e, bool final, bool *shared)
+{
+	struct pswap *ps = ctx->ps;
+	struct take t = { .ctx = ctx, .e = e, .final = final };
+	unsigned n = 0;
+
+	t.f = frame_alloc(ps, e);
+	if (!t.f)
+		return 0;
+	n = take_once(&t);
+	*shared = t.shared;
+	if (!n)
+		frame_release(ps, t.f);
+	return n;
+}
+
+unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
+{
+	struct pswap *ps = ctx->ps;
+	bool shared = false, worker = ctx->id >= PS_MAX_HANDLERS;
+	unsigned n = 0;
+
+	if (e->mm->foreign || relaxed_load(&ps->locked_all))
+		return 0;
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (wait)
+			ps_mutex_lock(&e->io);
+		else if (!ps_mutex_trylock(&e->io))
+			return 0;
+		if (e->frame || (!ps->cfg.foreign_program && !e->nr_present) ||
+		    ps_now_ns() < e->quiet_until) {
+			ps_mutex_unlock(&e->io);
+			return 0;
+		}
+		n = take_with_frame(ctx, e, attempt || !worker, &shared);
+		if (n) {
+			learn_out(ctx, e);
+			lru_move(&ps->lru, e, LRU_INACTIVE);
+		} else if (!shared || attempt) {
+			e->skip = SKIP_PASSES;
+			if (!ps->cfg.foreign_program && !e->nr_present)
+				lru_move(&ps->lru, e, LRU_NONE);
+		}
+		ps_mutex_unlock(&e->io);
+		/* Without locks: if a page is missing after all, a handler serves us. Handlers
+		 * therefore never do this. */
+		if (n || !shared || !worker)
+			break;
+		unshare_pages(e);
+	}
+	return n;
+}
+
+/* ---- to a store ---- */
+
+/* The areas to begin with for these pages: past the RAM store when they would not shrink, or when
+ * the pool has grown to all it may have. */
+static int choose_area(struct ps_ctx *ctx, void *const *pages, unsigned n, unsigned *first)
+{
+	struct pswap *ps = ctx->ps;
+	unsigned size = 0, seen = 0;
+	u64 word;
+
+	*first = 0;
+	if (ps->ram_area != 0)
+		return 0;
+	for (unsigned k = 0; seen < 4; seen++, k += MAX(n / 4, 1U)) {
+		unsigned c;
+
+		if (k >= n)
+			break;
+		if (codec_same_filled(pages[k], &word))
+			continue;
+		c = codec_compress(&ctx->probe, pages[k], ctx->probe_out);
+		size += c ? c : PAGE_SIZE;
+	}
+	if (size > seen * (PAGE_SIZE * 7 / 8) ||
+	    relaxed_load(&ps->pool_bytes) > account_pool_cap(ps)) {
+		*first = 1;
+		/* Nothing else to turn to: memory that does not shrink gains nothing, unless the
+		 * pool is not counted. */
+		if (ps->nr_stores == 1)
+			return ps->cfg.count == PS_COUNT_RESIDENT ? (int)(*first = 0) : -ENOSPC;
+	}
+	return 0;
+}
+
+/* Slots for n pages and their data. Returns how many, from the first, are written; their entries
+ * in ctx->entries with the cache flag on. */
+static unsigned write_pages(struct ps_ctx *ctx, unsigned n)
+{
+	struct pswap *ps = ctx->ps;
+	unsigned first, done = 0;
+
+	if (choose_area(ctx, ctx->pages, n, &first))
+		return 0;
+	while (done < n && first < ps->nr_stores) {
+		swp_entry_t *ents = ctx->entries + done;
+		unsigned got, type;
+		struct store *st;
+		int w;
+
+		if (n - done == PTRS_PER_PMD &&
+		    swap_alloc_order(&ps->swap, first, ctx->id, 9, ents) == 0) {
+			for (got = 1; got < PTRS_PER_PMD; got++)
+				ents[got].val = ents[0].val + got;
+		} else {
+			got = swap_alloc_pages(&ps->swap, first, ctx->id, n - done, ents);
+		}
+		if (!got)
+			return done;
+		/* Entries of one area at a time: the store is that area's. */
+		type = swp_type(ents[0]);
+		for (unsigned k = 0; k < got; k++) {
+			if (swp_type(ents[k]) != type) {
+				for (unsigned j = k; j < got; j++)
+					swapcache_free(&ps->swap, ents[j], 1);
+				got = k;
+				break;
+			}
+			ctx->slots[k] = swp_offset(ents[k]);
+		}
+		st = swap_store(&ps->swap, ents[0]);
+		w = st->ops->write(st, ctx->id, ctx->slots, (const void *const *)ctx->pages + done,
+				   got);
+		for (unsigned k = MAX(w, 0); k < got; k++)
+			swapcache_free(&ps->swap, ents[k], 1);
+		if (w < (int)got)
+			first = type + 1;
+		done += MAX(w, 0);
+	}
+	return done;
+}
+
+int swap_out_page(struct ps_ctx *ctx, const void *page, swp_entry_t *entry)
+{
+	ctx->pages[0] = (void *)(uintptr_t)page;
+	if (write_pages(ctx, 1) != 1)
+		return -ENOSPC;
+	*entry = ctx->entries[0];
+	swap_duplicate(&ctx->ps->swap, *entry, 1);
+	swapcache_free(&ctx->ps->swap, *entry, 1);
+	return 0;
+}
+
+/* The pages of f that still are in the swap cache: their indexes to ctx->index, where they can be
+ * read to ctx->pages. */
+static unsigned collect_cached(struct ps_ctx *ctx, struct extent *e)
+{
+	struct frame *f = e->frame;
+	struct iovec local[PTRS_PER_PMD], remote[PTRS_PER_PMD];
+	unsigned n = 0, iovs = 0;
+	size_t total = 0;
+	long ret;
+
+	ps_mutex_lock(&e->lock);
+	for (unsigned i = 0; i < PTRS_PER_PMD; i++)
+		if (pte_kind(pte_get(e, i)) == PTE_CACHED)
+			ctx->index[n++] = i;
+	ps_mutex_unlock(&e->lock);
+	for (unsigned k = 0; k < n; k++)
+		ctx->pages[k] = f->mem + ctx->index[k] * PAGE_SIZE;
+	if (f->huge)
+		return n;
+	/* Small pages just moved are dear to touch; the kernel's own map is not (FACTS). */
+	for (unsigned k = 0; k < n;) {
+		unsigned run = 1;
+
+		while (k + run < n && ctx->index[k + run] == ctx->index[k] + run)
+			run++;
+		remote[iovs].iov_base = ctx->pages[k];
+		local[iovs].iov_base = ctx->buf + ctx->index[k] * PAGE_SIZE;
+		local[iovs].iov_len = remote[iovs].iov_len = run * PAGE_SIZE;
+		total += run * PAGE_SIZE;
+		iovs++;
+		k += run;
+	}
+	ret = sys_call6(SYS_process_vm_readv, ctx->ps->pid, SYS_ARG(local), iovs, SYS_ARG(remote),
+			iovs, 0);
+	if (ret == (long)total)
+		for (unsigned k = 0; k < n; k++)
+			ctx->pages[k] = ctx->buf + ctx->index[k] * PAGE_SIZE;
+	/* Not permitted (ptrace restrictions): read in place. */
+	return n;
+}
+
+static bool whole_cluster(struct ps_ctx *ctx, unsigned n)
+{
+	return n == PTRS_PER_PMD && swp_offset(ctx->entries[0]) % SWAPFILE_CLUSTER == 0 &&
+	       ctx->entries[PTRS_PER_PMD - 1].val == ctx->entries[0].val + PTRS_PER_PMD - 1;
+}
+
+/* The written pages get their slots as ptes, those that are still there. Returns how many. */
+static unsigned install(struct ps_ctx *ctx, struct extent *e, unsigned n)
+{
+	struct swapfile *sf = &ctx->ps->swap;
+	unsigned installed = 0;
+
+	ps_rwlock_read_lock(&e->mm->gate);
+	ps_mutex_lock(&e->lock);
+	if (e->pmd == PMD_CACHED && whole_cluster(ctx, n)) {
+		swap_duplicate(sf, ctx->entries[0], n);
+		pmd_set_swap(e, ctx->entries[0]);
+		installed = n;
+	} else {
+		for (unsigned k = 0; k < n; k++) {
+			if (pte_kind(pte_get(e, ctx->index[k])) != PTE_CACHED)
+				continue;
+			swap_duplicate(sf, ctx->entries[k], 1);
+			pte_set(e, ctx->index[k], pte_swap(ctx->entries[k]));
+			installed++;
+		}
+	}
+	ps_mutex_unlock(&e->lock);
+	ps_rwlock_read_unlock(&e->mm->gate);
+	for (unsigned k = 0; k < n;) {
+		unsigned nr = swap_entry_batch(sf, ctx->entries + k, n - k);
+
+		swapcache_free(sf, ctx->entries[k], nr);
+		k += nr;
+	}
+	return installed;
+}
+
+int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
+{
+	struct pswap *ps = ctx->ps;
+	struct frame *f;
+	unsigned n, w = 0;
+	int ret = 0;
+
+	if (wait)
+		ps_mutex_lock(&e->io);
+	else if (!ps_mutex_trylock(&e->io))
+		return 0;
+	f = e->frame;
+	if (!f)
+		goto out;
+	n = collect_cached(ctx, e);
+	if (n) {
+		w = write_pages(ctx, n);
+		if (w)
+			stat_add(ps->stat, pages_out, install(ctx, e, w));
+		else
+			ret = -ENOSPC;
+	}
+	if (f->nr_live == 0) {
+		ret = f->nr_pages;
+		ps_mutex_lock(&e->lock);
+		e->frame = NULL;
+		ps_mutex_unlock(&e->lock);
+		frame_release(ps, f);
+		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+	}
+out:
+	if (!e->frame && e->lru == LRU_INACTIVE)
+		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+	ps_mutex_unlock(&e->io);
+	return ret;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reclaim.c - see reclaim.h: choosing what to do, the workers, throttling.  The two halves of a
+ * page-out are in pageout.c.
+ */
+#include "reclaim.h"
+#include "account.h"
+#include "log.h"
+#include "lru.h"
+#include "pageout.h"
+#include "pagetable.h"
+
+#define CANDIDATES 16		     /* extents looked at in one step before giving up */
+#define STUCK_NS 300000000ULL	     /* a throttled thread waits no longer without progress */
+#define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
+#define IDLE_NS 100000000LL
+
+/* Frames are the inactive list: pages wait there for a second chance. An eighth of the limit. */
+static u64 inactive_target(struct pswap *ps)
+{
+	return MAX((u64)account_hard(ps) / 8 >> PAGE_SHIFT, (u64)PTRS_PER_PMD);
+}
+
+static unsigned try_write(struct ps_ctx *ctx)
+{
+	for (unsigned i = 0; i < CANDIDATES; i++) {
+		struct extent *e = lru_rotate(&ctx->ps->lru, LRU_INACTIVE);
+		int n;
+
+		if (!e)
+			return 0;
+		n = extent_write_out(ctx, e, false);
+		if (n > 0)
+			return n;
+		if (n == -ENOSPC) {
+			relaxed_store(&ctx->ps->full_until, ps_now_ns() + STUCK_NS);
+			return 0;
+		}
+	}
+	return 0;
+}
+
+static unsigned try_take(struct ps_ctx *ctx)
+{
+	for (unsigned i = 0; i < CANDIDATES; i++) {
+		struct extent *e = lru_rotate(&ctx->ps->lru, LRU_ACTIVE);
+		unsigned n;
+
+		if (!e)
+			return 0;
+		if (e->skip) {
+			e->skip--;
+			continue;
+		}
+		n = extent_take_out(ctx, e, false);
+		if (n)
+			return n;
+	}
+	return 0;
+}
+
+unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
+{
+	struct pswap *ps = ctx->ps;
+	bool full = ps_now_ns() < relaxed_load(&ps->full_until);
+	unsigned n = 0;
+
+	*progress = false;
+	if (relaxed_load(&ps->locked_all))
+		return 0;
+	if (!full && (relaxed_load(&ps->cache.nr_pages) > inactive_target(ps) ||
+		      relaxed_load(&ps->lru.nr[LRU_ACTIVE]) == 0))
+		n = try_write(ctx);
+	if (!n && relaxed_load(&ps->cache.nr_pages) <= 2 * inactive_target(ps))
+		*progress = try_take(ctx) > 0;
+	if (!n && !*progress && !full)
+		n = try_write(ctx);
+	if (n) {
+		*progress = true;
+		ps_event_wake(&ps->freed_ev);
+	}
+	return n;
+}
+
+void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
+{
+	struct pswap *ps = ctx->ps;
+	u64 stuck = 0, start = 0;
+
+	if (account_footprint(ps, SAMPLE_AGE_NS) + bytes <= account_hard(ps))
+		return;
+	start = ps_now_ns();
+	while (account_refresh(ps) + bytes > account_hard(ps)) {
+		u32 seen = ps_event_get(&ps->freed_ev);
+		u64 now = ps_now_ns();
+		bool progress;
+
+		ps_event_wake(&ps->reclaim_ev);
+		reclaim_step(ctx, &progress);
+		if (progress) {
+			stuck = 0;
+			continue;
+		}
+		if (now < relaxed_load(&ps->give_up_until))
+			break;
+		if (!stuck)
+			stuck = now;
+		if (now - stuck > STUCK_NS) {
+			relaxed_store(&ps->give_up_until, now + 10 * STUCK_NS);
+			if (ps_warn_once(ps, WARN_EXCEED))
+				ps_log("the limit of %u MiB cannot be kept: %u MiB are in use and no "
+				       "more can be taken out; going on above it",
+				       (u64)account_hard(ps) >> 20,
+				       (u64)relaxed_load(&ps->footprint) >> 20);
+			break;
+		}
+		ps_event_wait(&ps->freed_ev, seen, 2000000);
+	}
+	stat_add(ps->stat, throttled_ns, ps_now_ns() - start);
+}
+
+/* ---- requested page-out ---- */
+
+static void job_work(struct ps_ctx *ctx)
+{
+	struct ps_job *job = &ctx->ps->job;
+
+	atomic_fetch_add(&job->running, 1);
+	for (;;) {
+		u64 addr = atomic_fetch_add(&job->next, PMD_SIZE);
+		struct extent *e;
+		int ret = 0;
+
+		if (addr >= job->end)
+			break;
+		e = pt_find(job->mm, addr);
+		if (!e)
+			continue;
+		extent_take_out(ctx, e, true);
+		if (job->write)
+			ret = extent_write_out(ctx, e, true);
+		if (ret < 0)
+			relaxed_store(&job->error, ret);
+		if (relaxed_load(&ctx->ps->footprint) > 0 && (addr >> PMD_SHIFT) % 8 == 0)
+			account_footprint(ctx->ps, SAMPLE_AGE_NS);
+	}
+	if (atomic_fetch_sub(&job->running, 1) == 1)
+		ps_event_wake(&job->done_ev);
+}
+
+int reclaim_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end, bool write)
+{
+	struct pswap *ps = ctx->ps;
+	struct ps_job *job = &ps->job;
+	int err;
+
+	ps_mutex_lock(&job->lock);
+	job->mm = mm;
+	job->start = start;
+	job->end = end;
+	job->write = write;
+	relaxed_store(&job->error, 0);
+	atomic_store(&job->next, start & PMD_MASK);
+	ps_event_wake(&ps->reclaim_ev);
+	job_work(ctx);
+	for (;;) {
+		u32 seen = ps_event_get(&job->done_ev);
+
+		if (atomic_load(&job->running) == 0)
+			break;
+		ps_event_wait(&job->done_ev, seen, 10000000);
+	}
+	err = relaxed_load(&job->error);
+	ps_mutex_unlock(&job->lock);
+	account_refresh(ps);
+	return err == -ENOSPC ? -ENOMEM : err;
+}
+
+/* ---- workers ---- */
+
+static bool job_waiting(struct pswap *ps)
+{
+	return atomic_load(&ps->job.next) < ps->job.end;
+}
+
+static void housekeep(struct ps_ctx *ctx)
+{
+	struct pswap *ps = ctx->ps;
+	bool more = true;
+
+	while (more && !relaxed_load(&ps->stop)) {
+		more = false;
+		for (unsigned i = 0; i < ps->nr_stores; i++) {
+			ps_rwlock_read_lock(&ps->freeze);
+			if (ps->stores[i]->ops->housekeep)
+				more |= ps->stores[i]->ops->housekeep(ps->stores[i], ctx->id);
+			ps_rwlock_read_unlock(&ps->freeze);
+		}
+		if (relaxed_load(&ps->footprint) > account_high(ps))
+			break;
+	}
+}
+
+/* The first worker has the clock of the engine: gauges, housekeeping. */
+void reclaim_worker(struct ps_ctx *ctx)
+{
+	struct pswap *ps = ctx->ps;
+	bool first = ctx->id == PS_MAX_HANDLERS;
+
+	while (!relaxed_load(&ps->stop)) {
+		u32 seen = ps_event_get(&ps->reclaim_ev);
+		bool busy = false;
+
+		if (job_waiting(ps)) {
+			ps_rwlock_read_lock(&ps->freeze);
+			job_work(ctx);
+			ps_rwlock_read_unlock(&ps->freeze);
+			busy = true;
+		}
+		if (account_refresh(ps) > account_high(ps)) {
+			bool progress = true;
+
+			while (progress && !relaxed_load(&ps->stop) &&
+			       account_footprint(ps, SAMPLE_AGE_NS) > account_low(ps)) {
+				ps_rwlock_read_lock(&ps->freeze);
+				reclaim_step(ctx, &progress);
+				ps_rwlock_read_unlock(&ps->freeze);
+				busy |= progress;
+			}
+		}
+		if (first)
+			housekeep(ctx);
+		if (!busy)
+			ps_event_wait(&ps->reclaim_ev, seen, first ? IDLE_NS : 10 * IDLE_NS);
+	}
+}

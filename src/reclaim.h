@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reclaim.h - making room: take extents out of the program's view (active -> frame), write frames
+ * to a store (inactive -> slots), drop them.
+ */
+#ifndef PS_RECLAIM_H
+#define PS_RECLAIM_H
+
+#include "types.h"
+
+/* One step: writes out one inactive extent, or takes out one active extent. Returns the pages that
+ * became free, 0 when nothing could be done (*progress tells whether pages moved at all). */
+unsigned reclaim_step(struct ps_ctx *ctx, bool *progress);
+
+/* Page out a range now, for MADV_PAGEOUT and COLD (write: also write the frames). Returns 0, or
+ * -ENOMEM when a page found no room in any store. Gate not held. */
+int reclaim_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end, bool write);
+
+/*
+ * Room for `bytes` more: reclaims on the caller's behalf, or waits for the workers, while the limit
+ * would be exceeded.  Gives up after a while without progress, with one warning: a program that goes
+ * on over its limit is better than one that hangs.  Called without locks but freeze.
+ */
+void reclaim_throttle(struct ps_ctx *ctx, s64 bytes);
+
+/* The body of a worker thread. */
+void reclaim_worker(struct ps_ctx *ctx);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* swap_cache.c - see swap_cache.h. */
+#include "swap_cache.h"
+#include "arena.h"
+
+struct frame *frame_alloc(struct pswap *ps, struct extent *e)
+{
+	struct frame *f = arena_alloc(sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->mem = arena_get_unit(ARENA_FRAME);
+	if (!f->mem || uffd_register(e->mm->uffd, (u64)(uintptr_t)f->mem, PMD_SIZE, false)) {
+		if (f->mem)
+			arena_put_unit(ARENA_FRAME, f->mem);
+		arena_free(f, sizeof(*f));
+		return NULL;
+	}
+	f->extent = e;
+	relaxed_add(&ps->cache.nr_frames, 1);
+	return f;
+}
+
+void frame_release(struct pswap *ps, struct frame *f)
+{
+	ps_assert(f->nr_live == 0);
+	uffd_unregister(f->extent->mm->uffd, (u64)(uintptr_t)f->mem, PMD_SIZE);
+	arena_put_unit(ARENA_FRAME, f->mem);
+	relaxed_sub(&ps->cache.nr_pages, f->nr_pages);
+	relaxed_sub(&ps->cache.nr_frames, 1);
+	relaxed_sub(&ps->footprint, (s64)f->nr_pages << PAGE_SHIFT);
+	arena_free(f, sizeof(*f));
+}
+
+#define PM_PRESENT (1ULL << 63)
+#define PM_SWAP (1ULL << 62)
+
+int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64])
+{
+	u64 map[64];
+
+	memset(bits, 0, PTRS_PER_PMD / 8);
+	for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++) {
+		off_t off = ((addr >> PAGE_SHIFT) + w * 64) * sizeof(u64);
+		long n = sys_pread(ps->pagemap_fd, map, sizeof(map), off);
+
+		if (n != sizeof(map))
+			return n < 0 ? (int)n : -EIO;
+		for (unsigned i = 0; i < 64; i++)
+			if (map[i] & (PM_PRESENT | PM_SWAP))
+				bits[w] |= 1ULL << i;
+	}
+	return 0;
+}
+
+char *thp_get(struct pswap *ps, bool *huge)
+{
+	char *unit = arena_get_unit(ARENA_FRAME);
+	unsigned char vec = 0;
+
+	*huge = false;
+	if (!unit)
+		return NULL;
+	if (ps->cfg.no_thp)
+		return unit;
+	*(volatile char *)unit = 0;
+	/* One touch brought the last page too: it is a huge page. */
+	if (sys_call3(SYS_mincore, unit + PMD_SIZE - PAGE_SIZE, PAGE_SIZE, &vec) == 0 && (vec & 1))
+		*huge = true;
+	return unit;
+}
+
+void thp_put(struct pswap *ps, char *unit)
+{
+	(void)ps;
+	arena_put_unit(ARENA_FRAME, unit);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* zap.c - see zap.h. */
+#include "zap.h"
+#include "account.h"
+#include "arena.h"
+#include "log.h"
+#include "lru.h"
+#include "pagetable.h"
+#include "pageout.h"
+#include "swap_cache.h"
+
+/* The length of the run of swap entries at table[i]: consecutive slots of one area, cluster and
+ * group (the kernel's swap_pte_batch). */
+static unsigned swap_pte_batch(struct swapfile *sf, const pte_t *table, unsigned i, unsigned end)
+{
+	swp_entry_t ents[PTRS_PER_PMD];
+	unsigned nr = 0;
+
+	/* Only what can belong to the run is handed on for the cluster and group borders. */
+	while (i + nr < end && pte_kind(table[i + nr]) == PTE_SWAP) {
+		ents[nr] = pte_to_swp(table[i + nr]);
+		if (nr && ents[nr].val != ents[nr - 1].val + 1)
+			break;
+		nr++;
+	}
+	return swap_entry_batch(sf, ents, nr);
+}
+
+static void zap_pte_range(struct extent *e, unsigned i, unsigned end, unsigned flags)
+{
+	struct swapfile *sf = &e->mm->ps->swap;
+
+	while (i < end && e->pmd == PMD_TABLE) {
+		pte_t pte = e->table[i];
+		unsigned nr = 1;
+
+		switch (pte_kind(pte)) {
+		case PTE_NONE:
+			break;
+		case PTE_SWAP:
+			nr = swap_pte_batch(sf, e->table, i, end);
+			for (unsigned k = 0; k < nr; k++)
+				pte_set(e, i + k, pte_make(PTE_NONE));
+			free_swap_and_cache_nr(sf, pte_to_swp(pte), nr);
+			break;
+		case PTE_GUARD:
+			if (flags & ZAP_KEEP_GUARDS)
+				break;
+			/* fall through */
+		default:
+			pte_set(e, i, pte_make(PTE_NONE));
+		}
+		i += nr;
+	}
+}
+
+/* Whole extents, the fast path: one free for a whole cluster. */
+static void zap_pmd(struct extent *e, unsigned flags)
+{
+	struct swapfile *sf = &e->mm->ps->swap;
+
+	if (e->pmd == PMD_SWAP) {
+		swp_entry_t first = e->swap;
+
+		pmd_clear(e);
+		free_swap_and_cache_nr(sf, first, PTRS_PER_PMD);
+	} else if (e->pmd == PMD_CACHED) {
+		pmd_clear(e);
+	} else if (e->pmd == PMD_TABLE) {
+		zap_pte_range(e, 0, PTRS_PER_PMD, flags);
+	}
+}
+
+/* A frame that lost its last page: give it back now if no one is at the extent, else leave it to
+ * reclaim, first in its queue. */
+static void drop_dead_frame(struct extent *e)
+{
+	struct pswap *ps = e->mm->ps;
+	struct frame *f = e->frame;
+
+	if (!f || f->nr_live)
+		return;
+	if (!ps->cfg.foreign_program && ps_mutex_trylock(&e->io)) {
+		e->frame = NULL;
+		frame_release(ps, f);
+		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+		ps_mutex_unlock(&e->io);
+		return;
+	}
+	lru_move_tail(&ps->lru, e, LRU_INACTIVE);
+	ps_event_wake(&ps->reclaim_ev);
+}
+
+void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
+{
+	struct extent *e;
+	u64 addr = start;
+
+	for (; addr < end && (e = pt_next(mm, addr, end)); addr = e->addr + PMD_SIZE) {
+		unsigned i = e->addr < start ? pt_index(start) : 0;
+		unsigned last = e->addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
+
+		ps_mutex_lock(&e->lock);
+		if (!(flags & ZAP_KEEP_PRESENT))
+			present_clear(e, i, last - i);
+		if (i == 0 && last == PTRS_PER_PMD) {
+			zap_pmd(e, flags);
+			e->full = false;
+			e->fill = 0;
+		} else if (e->pmd != PMD_NONE) {
+			/* Part of a whole fact: pte_set turns it into a table first. */
+			if (e->pmd != PMD_TABLE)
+				pte_set(e, i, pte_get(e, i));
+			zap_pte_range(e, i, last, flags);
+		}
+		drop_dead_frame(e);
+		if (!e->nr_present && !e->frame && e->lru != LRU_NONE)
+			lru_move(&mm->ps->lru, e, LRU_NONE);
+		ps_mutex_unlock(&e->lock);
+	}
+}
+
+/*
+ * A page in the frame of e whose address moves to `to`: it goes to a slot.  Not by COPY to its new
+ * place, because another event may wait to be read, which makes COPY fail, and this step must not.
+ * Only with every store full is COPY tried.
+ */
+static void cached_to(struct ps_ctx *ctx, struct extent *e, unsigned i, struct ps_mm *mm, u64 to)
+{
+	struct pswap *ps = mm->ps;
+	struct extent *d = pt_get(mm, to);
+	const char *page = e->frame->mem + i * PAGE_SIZE;
+	swp_entry_t entry;
+
+	ps_assert(d);
+	if (swap_out_page(ctx, page, &entry) == 0) {
+		pte_set(d, pt_index(to), pte_swap(entry));
+		return;
+	}
+	if (uffd_copy(mm->uffd, to, page, PAGE_SIZE, true, false) == (s64)PAGE_SIZE) {
+		account_add(ps, PAGE_SIZE);
+		present_set(d, pt_index(to), 1);
+		lru_add(&ps->lru, d, LRU_ACTIVE);
+		return;
+	}
+	ps_log("a page moved to %x by mremap is lost: every store is full", to);
+	pte_set(d, pt_index(to), pte_make(PTE_POISON));
+}
+
+void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
+{
+	u64 end = from + len, addr = from;
+	struct extent *e;
+
+	/* Whatever was known of the target went with the UNMAP of what lay there. */
+	for (; addr < end && (e = pt_next(mm, addr, end)); addr = e->addr + PMD_SIZE) {
+		unsigned i = e->addr < from ? pt_index(from) : 0;
+		unsigned last = e->addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
+		u64 base = to + (pt_addr(e, 0) - from);
+
+		if (i == 0 && last == PTRS_PER_PMD && !(base & ~PMD_MASK) && e->pmd == PMD_SWAP) {
+			struct extent *d = pt_get(mm, base);
+			swp_entry_t first = e->swap;
+
+			ps_assert(d);
+			pmd_clear(e);
+			pmd_set_swap(d, first);
+			d->order = e->order;
+			d->proven = e->proven;
+			continue;
+		}
+		for (; i < last; i++) {
+			u64 dst = to + (pt_addr(e, i) - from);
+			struct extent *d;
+			pte_t pte = pte_get(e, i);
+
+			if (pte_kind(pte) == PTE_NONE && !present_test(e, i))
+				continue;
+			d = pt_get(mm, dst);
+			ps_assert(d);
+			if (present_test(e, i)) {
+				present_clear(e, i, 1);
+				present_set(d, pt_index(dst), 1);
+				lru_add(&mm->ps->lru, d, LRU_ACTIVE);
+			}
+			if (pte_kind(pte) == PTE_NONE)
+				continue;
+			if (pte_kind(pte) == PTE_CACHED)
+				cached_to(ctx, e, i, mm, dst);
+			else
+				pte_set(d, pt_index(dst), pte);
+			pte_set(e, i, pte_make(PTE_NONE));
+		}
+		if (e->frame && !e->frame->nr_live) {
+			lru_move_tail(&mm->ps->lru, e, LRU_INACTIVE);
+			ps_event_wake(&mm->ps->reclaim_ev);
+		}
+	}
+}
