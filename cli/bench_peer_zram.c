@@ -119,17 +119,20 @@ static int find_node(struct peer_state *ps)
 static int choose_device(struct peer_state *ps)
 {
 	char path[128], text[128];
-	int err = peer_read(HOT_ADD, text, sizeof(text)); /* reading it adds a device */
+	int err = access(HOT_REMOVE, W_OK) ? errno : 0; /* sysfs may be read-only */
 
-	if (!err) {
+	if (!err)
+		err = peer_read(HOT_ADD, text, sizeof(text)); /* reading it adds a device */
+	if (!err && *text >= '0' && *text <= '9') {
 		ps->zram_id = atoi(text);
 		ps->added = true;
 	} else if (!access("/sys/block/zram0", F_OK)) {
 		if (!zram0_free())
-			return fail(ps, "zram0 is in use and no other device can be added", err);
+			return fail(ps, "zram0 is in use and no other device can be added",
+				    err ? err : ENODEV);
 		ps->zram_id = 0;
 	} else {
-		return fail(ps, "no zram on this machine: " HOT_ADD, err);
+		return fail(ps, "no zram on this machine: " HOT_ADD, err ? err : ENODEV);
 	}
 	snprintf(ps->sys, sizeof(ps->sys), "/sys/block/zram%d", ps->zram_id);
 	snprintf(path, sizeof(path), "%s/comp_algorithm", ps->sys);
