@@ -15,6 +15,10 @@
 
 __attribute__((visibility("default"))) struct hook_count *pswap_hook_count;
 
+__attribute__((visibility("default"))) const struct hook_ops pswap_hook_ops = {
+	patch_scan, patch_build, patch_apply, patch_undo
+};
+
 static _Alignas(64) u8 fork_stack[65536];
 void *hook_fork_stack_top = fork_stack + sizeof(fork_stack);
 
@@ -27,6 +31,15 @@ _Noreturn void ps_bug(const char *file, int line, const char *what)
 	sys_write(2, "\n", 1);
 	sys_call2(SYS_kill, sys_getpid(), SIGABRT);
 	__builtin_trap();
+}
+
+/* How we were called: with an aligned stack and the direction flag clear. */
+static inline void check_call(const void *frame)
+{
+	u64 flags = __builtin_ia32_readeflags_u64();
+
+	if (((u64)frame & 15) || (flags & 0x400))
+		relaxed_add(&pswap_hook_count->bad_calls, 1);
 }
 
 static void count(long nr, int site)
@@ -50,6 +63,7 @@ long hook_vm(long nr, const long a[6], int site)
 {
 	long ret = sys_call6(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 
+	check_call(__builtin_frame_address(0));
 	count(nr, site);
 	spoil_general();
 	return ret;
@@ -68,6 +82,7 @@ int hook_pre(long nr, const long a[6], int site)
 {
 	u64 all = ~0UL, old;
 
+	check_call(__builtin_frame_address(0));
 	count(nr, site);
 	spoil_general();
 	if (!makes_process(nr, a))
@@ -85,6 +100,7 @@ void hook_post_fork(long ret)
 	u64 mask = fork_mask;
 	size_t len;
 
+	check_call(__builtin_frame_address(0));
 	if (ret == 0) {
 		relaxed_add(&pswap_hook_count->fork_child, 1);
 		/* The kernel clears it, and _Fork sets it first of all. */

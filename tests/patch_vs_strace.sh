@@ -94,7 +94,7 @@ compare() {
 	python3 "$TMP/compare.py" "$TMP/log" "$TMP/count" "$name" || status=1
 }
 
-compare mallocstress "$TMP/stress" 8 800
+compare mallocstress "$TMP/stress" 16 4000
 compare python python3 -c '
 import os, subprocess, threading, mmap
 t = [threading.Thread(target=lambda: [bytearray(1 << 18) for _ in range(40)]) for _ in range(8)]
