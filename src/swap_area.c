@@ -296,8 +296,8 @@ const char *swapfile_check(struct swapfile *sf)
 			wrong = check_cluster(si, &si->clusters[c], &total);
 			if (wrong)
 				return wrong;
-			if (si->clusters[c].nr_cont && !si->clusters[c].cont)
-				return "overflowed count without a table";
+			if (!si->clusters[c].nr_cont != !si->clusters[c].cont)
+				return "overflow table without need, or none with need";
 			tables += si->clusters[c].cont != NULL;
 		}
 		if (total != relaxed_load(&si->slots_used))
