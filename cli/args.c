@@ -133,13 +133,36 @@ static _Noreturn void bad_option(const struct argp *argp, const char *name, cons
 	cli_fail("%s: unknown option '%s'; there are: %s, --help", name, word, all);
 }
 
+/* argp does not tell where it stopped, so each option that was understood leaves a mark. */
+struct tracked {
+	const struct argp *inner;
+	void *input;
+	int next; /* the argument after the last one that was understood */
+};
+
+static error_t parse_tracked(int key, char *arg, struct argp_state *state)
+{
+	struct tracked *t = state->input;
+	error_t err;
+
+	if (!t->inner->parser)
+		return ARGP_ERR_UNKNOWN;
+	state->input = t->input;
+	err = t->inner->parser(key, arg, state);
+	state->input = t;
+	if (!err)
+		t->next = MAX(state->next, 1);
+	return err;
+}
+
 void cli_parse(const struct argp *argp, const char *name, int argc, char **argv, bool in_order,
 	       void *input)
 {
 	/* argp's own messages take two lines and do not say what the options are. */
-	unsigned flags = ARGP_NO_ERRS | ARGP_NO_HELP | (in_order ? ARGP_IN_ORDER : 0);
-	int end = 1;
+	unsigned flags = ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | (in_order ? ARGP_IN_ORDER : 0);
+	struct tracked t = { argp, input, 1 };
+	struct argp outer = { .options = argp->options, .parser = parse_tracked };
 
-	if (argp_parse(argp, argc, argv, flags | ARGP_NO_EXIT, &end, input))
-		bad_option(argp, name, argv[MAX(1, MIN(end, argc) - 1)]);
+	if (argp_parse(&outer, argc, argv, flags, NULL, &t))
+		bad_option(argp, name, argv[MIN(t.next, argc - 1)]);
 }

@@ -20,15 +20,6 @@ struct round {
 	unsigned watched; /* processes without an engine */
 };
 
-void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
-{
-	memset(s, 0, sizeof(*s));
-	s->shm = shm;
-	s->root = root;
-	s->interval_ns = INTERVAL_FIRST;
-	s->due_ns = ps_now_ns() + s->interval_ns;
-}
-
 /* Pss_Anon of the process in bytes, 0 if it cannot be had. */
 static u64 rollup_anon(pid_t pid)
 {
@@ -128,6 +119,22 @@ static struct sample_proc *proc_of(struct sampler *s, pid_t pid, u64 starttime)
 	p->pid = pid;
 	p->starttime = starttime;
 	return p;
+}
+
+void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
+{
+	char comm[16] = "";
+	u64 starttime = shm_starttime(root, comm);
+	struct sample_proc *p;
+
+	memset(s, 0, sizeof(*s));
+	s->shm = shm;
+	s->root = root;
+	s->interval_ns = INTERVAL_FIRST;
+	s->due_ns = ps_now_ns() + s->interval_ns;
+	/* CMD is listed even if it ends before the first look. */
+	p = proc_of(s, root, starttime);
+	memcpy(p->comm, comm, sizeof(p->comm));
 }
 
 /* pid and its children, those that are not members. */
