@@ -3,6 +3,7 @@
 """run.py - runs the tests and counts.
 
   tests/test_*.c        cmocka programs, built to BUILD/tests/; each cmocka test counts as one
+  tests/fuzz_*.c        random operations against a model, at their default length
   tests/*.sh            scripts
   tests/run/*.sh        scripts that run programs under `pswap run`; each counts as one.
                         Exit 0: passed, 77: skipped (the last line printed is the reason)
@@ -175,6 +176,8 @@ def main():
         if args.sanitize and directives(path).get("sanitize", args.sanitize) != args.sanitize:
             continue
         todo.append((name, path, os.path.join(build, "tests", name)))
+    for name, path in sources("tests", "fuzz_", ".c"):
+        todo.append((name, path, os.path.join(build, "tests", name)))
     if not args.sanitize:
         for name, path in sources("tests", "", ".sh"):
             todo.append((name, path, None))
@@ -193,6 +196,8 @@ def main():
             timeout *= 5
         if program is None:
             run_script(name, path, timeout, env, res)
+        elif os.path.exists(program) and name.startswith("fuzz_"):
+            run_script(name, program, timeout, env, res)
         elif os.path.exists(program):
             run_cmocka(name, program, timeout, env, res)
         else:
