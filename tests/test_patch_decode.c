@@ -5,6 +5,8 @@
  * also sees them, nothing branches into one, and no call that should be seen is left out.
  *
  * Also: PATCH_DECODE="file file" checks other builds of glibc.
+ *
+ * sanitize: no (a sanitizer's runtime comes before libc)
  */
 #include <setjmp.h>
 #include <stdarg.h>
