@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# fork, and clone by every way, with swapped memory (FACTS trap 8).
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+for how in both chain bomb syscalls advice libc syscall asm asmfork clone3 stack; do
+	both 48M fork $how
+done
+finish

@@ -1,0 +1,11 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# fork in a threaded process: 8 arenas and 40 open files swapped.
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+mkdir "$TMP/files"
+both 48M forkmt arenas "$TMP/files"
+both 48M forkmt busy
+both 48M forkmt churn
+finish

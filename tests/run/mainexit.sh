@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# main() ends with pthread_exit, other threads go on.
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+both 32M mainexit last
+WANT=7 both 32M mainexit exit
+finish

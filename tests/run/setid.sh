@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# setuid and setgid with 8 busy threads.
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+[ "$(id -u)" = 0 ] || skip "needs root"
+both 32M setid libc
+both 32M setid raw
+finish

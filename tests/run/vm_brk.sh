@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The heap up and down.
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+for how in sbrk syscall asm malloc steps; do
+	both 32M vm_brk $how
+done
+finish

@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# mincore, msync, names, maps, other memory beside, growing stacks.
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+PRESS=48
+both 24M vm_misc
+finish

@@ -1,0 +1,12 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Locked memory stays.
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+PRESS=48
+for way in libc syscall asm; do
+	both 24M vm_mlock $way
+done
+both 32M vm_mlock all
+finish
