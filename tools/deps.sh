@@ -5,9 +5,9 @@
 set -eu
 
 build="meson ninja-build pkg-config gcc libc6-dev liburing-dev liblz4-dev libzstd-dev libxxhash-dev
-libsodium-dev libjansson-dev libncurses-dev"
+libsodium-dev libjansson-dev libncurses-dev jq"
 test="$build libcmocka-dev libzydis-dev clang libclang-rt-14-dev python3 sqlite3 xz-utils g++ strace
-gdb jq procps psmisc util-linux libcap2-bin"
+gdb procps psmisc util-linux libcap2-bin"
 case ${1:-test} in
 build) want=$build ;;
 test | bench) want=$test ;;
