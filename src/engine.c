@@ -105,10 +105,11 @@ int engine_open_fds(struct pswap *ps)
 	int fd = uffd_open(ps->cfg.uffd_want, &ps->caps);
 
 	ps->mm.uffd = fd;
-	ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = -1;
+	ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
 	if (fd < 0)
 		return fd;
 	ps->pid = (pid_t)sys_getpid();
+	ps->kick_fd = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
 	ps->maps_fd = vma_open();
 	ps->statm_fd = (int)sys_open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
 	ps->pagemap_fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
@@ -147,7 +148,7 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 	int err;
 
 	ps->mm.ps = ps;
-	ps->mm.uffd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = -1;
+	ps->mm.uffd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
 	relaxed_store(&ps->limit_now, ps->cfg.limit);
 	relaxed_store(&ps->density, 1024);
 	ps->cfg.nr_handlers = MIN(MAX(ps->cfg.nr_handlers, 1U), PS_MAX_HANDLERS);
@@ -231,4 +232,5 @@ void engine_close(struct pswap *ps)
 	close_fd(ps->maps_fd);
 	close_fd(ps->pagemap_fd);
 	close_fd(ps->empty_fd);
+	close_fd(ps->kick_fd);
 }

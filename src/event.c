@@ -153,12 +153,12 @@ static void serve_deferred(struct ps_ctx *ctx)
 	}
 }
 
-bool event_step(struct ps_ctx *ctx, struct ps_mm *mm)
+/* freeze held shared. */
+static bool step_locked(struct ps_ctx *ctx, struct ps_mm *mm)
 {
 	struct uffd_msg msg;
 	long n;
 
-	ps_rwlock_read_lock(&mm->ps->freeze);
 	ps_rwlock_write_lock(&mm->gate);
 	n = sys_read(mm->uffd, &msg, sizeof(msg));
 	if (n == sizeof(msg) && msg.event != UFFD_EVENT_PAGEFAULT)
@@ -168,8 +168,17 @@ bool event_step(struct ps_ctx *ctx, struct ps_mm *mm)
 		serve(ctx, mm, &msg);
 	else if (ctx->nr_deferred)
 		serve_deferred(ctx);
-	ps_rwlock_read_unlock(&mm->ps->freeze);
 	return n == sizeof(msg);
+}
+
+bool event_step(struct ps_ctx *ctx, struct ps_mm *mm)
+{
+	bool did;
+
+	ps_rwlock_read_lock(&mm->ps->freeze);
+	did = step_locked(ctx, mm);
+	ps_rwlock_read_unlock(&mm->ps->freeze);
+	return did;
 }
 
 int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done)
@@ -208,26 +217,41 @@ static void watch(int epfd, struct ps_mm *mm)
 	sys_call4(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, mm->uffd, &ev);
 }
 
+/* The children that only we serve; the list does not lose members while freeze is held. */
+static bool foreign_steps(struct ps_ctx *ctx, int epfd)
+{
+	struct pswap *ps = ctx->ps;
+	bool did = false;
+
+	ps_rwlock_read_lock(&ps->freeze);
+	for (struct ps_mm *mm = ps->foreign; mm; mm = mm->next) {
+		if (!(mm->watched & 1U << ctx->id)) {
+			__atomic_fetch_or(&mm->watched, 1U << ctx->id, __ATOMIC_RELAXED);
+			watch(epfd, mm);
+		}
+		did |= step_locked(ctx, mm);
+	}
+	ps_rwlock_read_unlock(&ps->freeze);
+	return did;
+}
+
 void event_handler(struct ps_ctx *ctx)
 {
 	struct pswap *ps = ctx->ps;
 	int epfd = (int)sys_call1(SYS_epoll_create1, O_CLOEXEC);
-	struct ps_mm *seen = NULL;
 	u64 last = 0;
 
+	struct epoll_event kick = { .events = EPOLLIN | EPOLLET };
+
 	watch(epfd, &ps->mm);
+	sys_call4(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, ps->kick_fd, &kick);
 	while (!relaxed_load(&ps->stop)) {
-		struct ps_mm *head = __atomic_load_n(&ps->foreign, __ATOMIC_ACQUIRE);
 		struct epoll_event ev;
 		bool did = false;
 
-		/* New address spaces are added at the front of the list. */
-		for (struct ps_mm *mm = head; mm != seen; mm = mm->next)
-			watch(epfd, mm);
-		seen = head;
 		did = event_step(ctx, &ps->mm);
-		for (struct ps_mm *mm = head; mm; mm = mm->next)
-			did |= event_step(ctx, mm);
+		if (unlikely(__atomic_load_n(&ps->foreign, __ATOMIC_ACQUIRE)))
+			did |= foreign_steps(ctx, epfd);
 		if (did) {
 			last = ps_now_ns();
 			continue;

@@ -151,8 +151,7 @@ struct ps_mm {
 	struct ps_mutex table_lock; /* adding to the tree */
 	struct extent **_Atomic *root; /* [PT_ROOT_SIZE] of leaves [PT_LEAF_SIZE] */
 	struct ps_mm *next; /* foreign ones */
-	pid_t pid;	    /* foreign: 0 while unknown */
-	u64 touched_ns;
+	u32 watched;	    /* handlers that wait for it, a bit each */
 };
 
 /* ---- swap cache, LRU ---- */
@@ -180,6 +179,7 @@ struct ps_ctx {
 	unsigned id;
 	struct ps_mutex busy;		   /* signal mode: whose it is right now */
 	void (*main)(struct ps_ctx *ctx); /* body of its thread */
+	char *stack;			   /* run mode */
 	char *buf;	/* 2 MiB: pages read back, or copied out of a frame */
 	u64 slots[PTRS_PER_PMD];
 	swp_entry_t entries[PTRS_PER_PMD];
@@ -271,9 +271,11 @@ struct pswap {
 	pid_t pid; /* a process id to name this address space by */
 	/* What to do about a fork that was not announced: owns the child's userfaultfd. */
 	void (*foreign_fork)(struct ps_mm *parent, int uffd);
+	int kick_fd; /* eventfd: the list of foreign address spaces changed */
 };
 
-enum ps_warning { WARN_EXCEED = 1, WARN_POISON = 2, WARN_NO_STORE = 4, WARN_IO = 8, WARN_VMA = 16 };
+enum ps_warning { WARN_EXCEED = 1, WARN_POISON = 2, WARN_NO_STORE = 4, WARN_IO = 8, WARN_VMA = 16,
+		  WARN_FOREIGN = 32 };
 
 /* True the first time it is asked for w. */
 static inline bool ps_warn_once(struct pswap *ps, enum ps_warning w)

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * adopt.c - which of a program's memory is taken over: private anonymous memory that is not a
+ * stack, not ld.so's, not of a library (their .bss may be touched by what the engine calls) and not
+ * ours.  Whole VMAs are registered, because mremap across a border between registered and
+ * unregistered memory fails half-way (FACTS, trap 21).
+ */
+#include <elf.h>
+#include <link.h>
+
+#include "account.h"
+#include "arena.h"
+#include "fault.h"
+#include "log.h"
+#include "lru.h"
+#include "pagetable.h"
+#include "region.h"
+#include "state.h"
+#include "swap_cache.h"
+#include "vma.h"
+#include "zap.h"
+
+#define PM_PRESENT (1ULL << 63)
+#define PM_SWAP (1ULL << 62)
+#define PM_GUARD (1ULL << 58)
+
+/* ---- at the start ---- */
+
+static int main_bss(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size, (void)arg;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		u64 start;
+
+		if (p->p_type != PT_LOAD || !(p->p_flags & PF_W) || p->p_memsz <= p->p_filesz)
+			continue;
+		start = info->dlpi_addr + p->p_vaddr + p->p_filesz;
+		G.bss_start = ALIGN_UP(start, PAGE_SIZE);
+		G.bss_end = ALIGN_UP(info->dlpi_addr + p->p_vaddr + p->p_memsz, PAGE_SIZE);
+	}
+	return 1; /* the first object is the main program */
+}
+
+static bool boot_vma(const struct vma *v, void *arg)
+{
+	(void)arg;
+	if (v->shared || v->inode)
+		return true;
+	if (v->start < G.bss_end && v->end > G.bss_start)
+		return true; /* the main program's .bss is fair game */
+	if (G.nr_boot < MAX_BOOT) {
+		G.boot[G.nr_boot].start = v->start;
+		G.boot[G.nr_boot++].end = v->end;
+	} else {
+		preload_off("too many anonymous mappings at the start");
+	}
+	return true;
+}
+
+void adopt_boot(void)
+{
+	static char buf[16384];
+	int fd = vma_open();
+
+	dl_iterate_phdr(main_bss, NULL);
+	if (fd < 0 || vma_for_each(fd, buf, sizeof(buf), boot_vma, NULL))
+		preload_off("/proc/self/maps cannot be read");
+	if (fd >= 0)
+		sys_close(fd);
+}
+
+/* ---- one range ---- */
+
+/* What of [start, end) is resident is put on the LRU. */
+static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
+{
+	struct pswap *ps = ctx->ps;
+	struct ps_mm *mm = &ps->mm;
+	u64 map[PTRS_PER_PMD];
+
+	for (u64 addr = start & PMD_MASK; addr < end; addr += PMD_SIZE) {
+		unsigned lo = addr < start ? pt_index(start) : 0, n = 0;
+		unsigned hi = addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
+		long got = sys_pread(ps->pagemap_fd, map + lo, (hi - lo) * sizeof(u64),
+				     ((addr >> PAGE_SHIFT) + lo) * sizeof(u64));
+		struct extent *e;
+
+		if (got != (long)((hi - lo) * sizeof(u64)))
+			continue;
+		for (unsigned i = lo; i < hi; i++)
+			n += !!(map[i] & (PM_PRESENT | PM_SWAP | PM_GUARD));
+		if (!n)
+			continue;
+		e = pt_get(mm, addr);
+		if (!e)
+			return;
+		ps_mutex_lock(&e->lock);
+		for (unsigned i = lo; i < hi; i++) {
+			if ((map[i] & PM_GUARD) && pte_kind(pte_get(e, i)) == PTE_NONE)
+				pte_set(e, i, pte_make(PTE_GUARD));
+			else if (map[i] & (PM_PRESENT | PM_SWAP))
+				present_set(e, i, 1);
+		}
+		ps_mutex_unlock(&e->lock);
+		lru_add(&ps->lru, e, LRU_ACTIVE);
+	}
+}
+
+int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
+{
+	struct ps_mm *mm = &ctx->ps->mm;
+	int ret;
+
+	ps_rwlock_write_lock(&mm->gate);
+	ret = uffd_register(mm->uffd, start, end - start, false);
+	if (ret == 0) {
+		if (flags & REGION_FRESH)
+			zap_range(mm, start, end, 0);
+		ret = region_add(mm, start, end, flags);
+	}
+	ps_rwlock_write_unlock(&mm->gate);
+	if (ret == 0 && !(flags & REGION_FRESH))
+		scan_present(ctx, start, end);
+	return ret;
+}
+
+int adopt_pin(struct ps_ctx *ctx, u64 start, u64 end)
+{
+	struct ps_mm *mm = &ctx->ps->mm;
+	bool ours;
+	int ret;
+
+	ps_rwlock_read_lock(&mm->gate);
+	ours = region_find(mm, start) || region_find(mm, end - 1);
+	ps_rwlock_read_unlock(&mm->gate);
+	if (!ours)
+		return 0;
+	for (u64 addr = start; addr < end; addr += PAGE_SIZE) {
+		struct extent *e = pt_get(mm, addr);
+		bool done = false;
+
+		for (int tries = 0; e && !done && tries < 1000; tries++) {
+			ret = fault_range(ctx, mm, addr, addr + PAGE_SIZE);
+			if (ret)
+				return ret;
+			ps_mutex_lock(&e->io);
+			ps_rwlock_read_lock(&mm->gate);
+			ps_mutex_lock(&e->lock);
+			if (pte_kind(pte_get(e, pt_index(addr))) == PTE_NONE)
+				pte_set(e, pt_index(addr), pte_make(PTE_PINNED));
+			done = pte_kind(pte_get(e, pt_index(addr))) == PTE_PINNED;
+			ps_mutex_unlock(&e->lock);
+			ps_rwlock_read_unlock(&mm->gate);
+			ps_mutex_unlock(&e->io);
+		}
+	}
+	return 0;
+}
+
+/* ---- arming ---- */
+
+struct arm {
+	struct ps_ctx *ctx;
+	unsigned adopted;
+};
+
+/* Registers [start, end) less what is excluded and what is ours. */
+static void arm_range(struct arm *a, u64 start, u64 end)
+{
+	while (start < end) {
+		uintptr_t own_start, own_end;
+		u64 stop = end;
+
+		if (arena_next_range(start, &own_start, &own_end)) {
+			if (own_start <= start) {
+				start = own_end;
+				continue;
+			}
+			stop = MIN(stop, (u64)own_start);
+		}
+		if (adopt_excluded(start, stop)) {
+			/* Cut at the first border of an excluded range. */
+			u64 cut = stop;
+
+			for (u32 i = 0; i < relaxed_load(&G.nr_excluded); i++) {
+				u64 s = relaxed_load(&G.excluded[i].start),
+				    e = relaxed_load(&G.excluded[i].end);
+
+				if (s > start && s < cut)
+					cut = s;
+				if (s && e > start && e < cut)
+					cut = e;
+			}
+			for (unsigned i = 0; i < G.nr_boot; i++) {
+				if (G.boot[i].start > start && G.boot[i].start < cut)
+					cut = G.boot[i].start;
+				if (G.boot[i].end > start && G.boot[i].end < cut)
+					cut = G.boot[i].end;
+			}
+			stop = cut;
+		}
+		if (!adopt_excluded(start, stop) && adopt_add(a->ctx, start, stop, 0) == 0)
+			a->adopted++;
+		start = stop;
+	}
+}
+
+static bool arm_vma(const struct vma *v, void *arg)
+{
+	struct arm *a = arg;
+	u64 start = v->start, end = v->end;
+
+	if (v->shared || v->inode || (v->prot & PROT_EXEC))
+		return true;
+	/* "[heap]", "[anon:...]" and no name at all are memory; "[stack]", "[vdso]" are not. */
+	if (v->name[0] && memcmp(v->name, "[heap]", 6) && memcmp(v->name, "[anon", 5))
+		return true;
+	if (start < G.bss_end && end > G.bss_start && !v->name[0]) {
+		start = MAX(start, G.bss_start);
+		end = MIN(end, G.bss_end);
+	}
+	arm_range(a, start, end);
+	return true;
+}
+
+/* One line of smaps: the mapping it is about, then its flags. */
+struct smaps {
+	struct ps_mm *mm;
+	u64 start, end;
+};
+
+static void smaps_line(struct smaps *s, const char *p, const char *nl)
+{
+	u32 flags = 0;
+	u64 a = 0, b = 0;
+
+	if (nl - p > 8 && memcmp(p, "VmFlags:", 8) == 0) {
+		for (p += 8; p + 2 < nl; p++) {
+			if (p[0] != ' ')
+				continue;
+			if (p[1] == 'l' && p[2] == 'o')
+				flags |= REGION_LOCKED;
+			if (p[1] == 'd' && p[2] == 'c')
+				flags |= REGION_DONTFORK;
+			if (p[1] == 'w' && p[2] == 'f')
+				flags |= REGION_WIPEONFORK;
+		}
+		if (flags) {
+			ps_rwlock_write_lock(&s->mm->gate);
+			region_flags(s->mm, s->start, s->end, flags, 0);
+			ps_rwlock_write_unlock(&s->mm->gate);
+		}
+		return;
+	}
+	for (; p < nl && *p != '-'; p++) {
+		if (!((*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'f')))
+			return;
+		a = a * 16 + (*p <= '9' ? *p - '0' : *p - 'a' + 10);
+	}
+	for (p++; p < nl && *p != ' '; p++) {
+		if (!((*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'f')))
+			return;
+		b = b * 16 + (*p <= '9' ? *p - '0' : *p - 'a' + 10);
+	}
+	s->start = a;
+	s->end = b;
+}
+
+/* Flags that were set before we listened stand in smaps only. */
+static void special_flags(struct pswap *ps, char *buf, size_t size)
+{
+	int fd = (int)sys_open("/proc/self/smaps", O_RDONLY | O_CLOEXEC, 0);
+	struct smaps s = { .mm = &ps->mm };
+	size_t have = 0;
+	long n;
+
+	if (fd < 0)
+		return;
+	while ((n = sys_read(fd, buf + have, size - have)) > 0) {
+		char *line = buf, *nl;
+
+		have += n;
+		while ((nl = memchr(line, '\n', buf + have - line))) {
+			smaps_line(&s, line, nl);
+			line = nl + 1;
+		}
+		have = buf + have - line;
+		memmove(buf, line, have);
+	}
+	sys_close(fd);
+}
+
+void adopt_all(struct ps_ctx *ctx)
+{
+	struct arm a = { .ctx = ctx };
+	struct pswap *ps = ctx->ps;
+
+	if (relaxed_load(&G.too_many_excluded)) {
+		preload_off("the program has more threads than can be told apart from its memory");
+		return;
+	}
+	/* From here on hooks report new memory; they wait until we are through. */
+	atomic_store(&G.mode, MODE_ARMED);
+	vma_for_each(ps->maps_fd, ctx->buf, KiB(64), arm_vma, &a);
+	if (relaxed_load(&G.special_flags))
+		special_flags(ps, ctx->buf, KiB(64));
+	for (u32 i = 0; i < relaxed_load(&G.nr_pins) && i < MAX_PINS; i++)
+		if (relaxed_load(&G.pins[i].start))
+			adopt_pin(ctx, G.pins[i].start, G.pins[i].end);
+	relaxed_store(&ps->stat->state, PS_MEMBER_ARMED);
+}
+
+void adopt_rescan(struct ps_ctx *ctx)
+{
+	struct ps_mm *mm = &ctx->ps->mm;
+	u64 addr = 0;
+
+	for (;;) {
+		struct region *r;
+		u64 start = 0, end = 0;
+
+		ps_rwlock_read_lock(&mm->gate);
+		r = region_after(mm, addr);
+		if (r) {
+			start = r->start;
+			end = r->end;
+		}
+		ps_rwlock_read_unlock(&mm->gate);
+		if (!r)
+			return;
+		scan_present(ctx, MAX(start, addr), end);
+		addr = end;
+	}
+}
+
+int adopt_reregister(void)
+{
+	struct ps_mm *mm = &G.ps.mm;
+
+	for (u32 i = 0; i < mm->nr_regions;) {
+		struct region r = mm->regions[i];
+		int ret = 0;
+
+		/* The parent closes the copy of its userfaultfd that the fork made; until then our
+		 * mappings belong to that one (EBUSY). */
+		for (int tries = 0; tries < 20000; tries++) {
+			ret = uffd_register(mm->uffd, r.start, r.end - r.start, false);
+			if (ret != -EBUSY)
+				break;
+			sys_sleep_ns(50000);
+		}
+		if (ret) {
+			struct vma v;
+
+			/* What was not copied (DONTFORK behind our back) is not there. */
+			if (vma_query(G.ps.maps_fd, r.start, &v) == 0 && v.start <= r.start)
+				return ret;
+			zap_range(mm, r.start, r.end, 0);
+			region_del(mm, r.start, r.end);
+			continue;
+		}
+		i++;
+	}
+	return 0;
+}

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hook.c - on the program's threads, around its system calls (hook.h says under which rules: raw
+ * calls only, no vector registers, so also no memcpy; a signal handler may be what runs here).
+ *
+ * Most of what happens to memory comes as userfaultfd events; a hook is needed where there is no
+ * event (new memory, mprotect-like flags, guards), where an event comes too early (DONTNEED), and
+ * around fork and exec.
+ */
+#include <linux/sched.h>
+#include <signal.h>
+
+#include "hook.h"
+#include "state.h"
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MAP_STACK
+#define MAP_STACK 0x20000
+#endif
+
+#define NSIG_BYTES 8
+#define TCB_BYTES 2560 /* struct pthread of glibc 2.28 to 2.41 is 2304 bytes at most */
+#define ROBUST_MAX 2048
+
+/* ---- small locks and waits; lock.c may be compiled to vector code ---- */
+
+static long futex(_Atomic u32 *word, int op, u32 val)
+{
+	return sys_call6(SYS_futex, SYS_ARG(word), op | FUTEX_PRIVATE_FLAG, val, 0, 0, 0);
+}
+
+static void wait_while(_Atomic u32 *word, u32 val)
+{
+	for (int i = 0; i < 200 && atomic_load(word) == val; i++)
+		cpu_relax();
+	while (atomic_load(word) == val)
+		futex(word, FUTEX_WAIT, val);
+}
+
+static void lock(_Atomic u32 *word)
+{
+	u32 zero = 0;
+
+	if (atomic_compare_exchange_strong(word, &zero, 1))
+		return;
+	while (atomic_exchange(word, 2))
+		futex(word, FUTEX_WAIT, 2);
+}
+
+static void unlock(_Atomic u32 *word)
+{
+	if (atomic_exchange(word, 0) == 2)
+		futex(word, FUTEX_WAKE, 1);
+}
+
+static u64 block_signals(void)
+{
+	u64 all = ~0UL, old = 0;
+
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, SYS_ARG(&all), SYS_ARG(&old), NSIG_BYTES, 0, 0);
+	return old;
+}
+
+static void restore_signals(u64 old)
+{
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, SYS_ARG(&old), 0, NSIG_BYTES, 0, 0);
+}
+
+/* ---- memory that is never taken over ---- */
+
+void adopt_exclude(u64 start, u64 end)
+{
+	for (u32 i = 0; i < MAX_EXCLUDED; i++) {
+		struct addr_range *r = &G.excluded[i];
+		u64 zero = 0;
+		u32 n = relaxed_load(&G.nr_excluded);
+
+		if (relaxed_load(&r->start) ||
+		    !atomic_compare_exchange_strong(&r->start, &zero, start))
+			continue;
+		atomic_store(&r->end, end);
+		while (i + 1 > n && !atomic_compare_exchange_strong(&G.nr_excluded, &n, i + 1))
+			;
+		return;
+	}
+	/* More thread stacks than we can remember: what is not remembered may be taken over only
+	 * while arming, so do not arm any more. */
+	relaxed_store(&G.too_many_excluded, 1);
+}
+
+void adopt_unexclude(u64 start, u64 end)
+{
+	u32 n = relaxed_load(&G.nr_excluded);
+
+	for (u32 i = 0; i < n; i++) {
+		struct addr_range *r = &G.excluded[i];
+		u64 s = relaxed_load(&r->start), e = relaxed_load(&r->end);
+
+		if (!s || e <= start || s >= end)
+			continue;
+		if (s >= start && e <= end) {
+			atomic_store(&r->end, 0);
+			atomic_store(&r->start, 0);
+		} else if (s < start) {
+			atomic_store(&r->end, start); /* a piece behind `end` is not worth a slot */
+		} else {
+			atomic_store(&r->start, end);
+		}
+	}
+}
+
+bool adopt_excluded(u64 start, u64 end)
+{
+	u32 n = relaxed_load(&G.nr_excluded);
+
+	for (u32 i = 0; i < n; i++) {
+		u64 s = relaxed_load(&G.excluded[i].start);
+
+		if (s && s < end && relaxed_load(&G.excluded[i].end) > start)
+			return true;
+	}
+	for (unsigned i = 0; i < G.nr_boot; i++)
+		if (G.boot[i].start < end && G.boot[i].end > start)
+			return true;
+	return false;
+}
+
+/* ---- requests ---- */
+
+/* Asks the engine and waits for its answer. Signals are blocked, or a handler might ask again. */
+static long ask_masked(enum request_op op, u64 a, u64 b, u64 c, u64 d)
+{
+	long ret;
+
+	lock(&G.req_lock);
+	G.req_op = op;
+	G.req_a = a;
+	G.req_b = b;
+	G.req_c = c;
+	G.req_d = d;
+	atomic_store(&G.req_state, 1);
+	futex(&G.req_state, FUTEX_WAKE, 1);
+	wait_while(&G.req_state, 1);
+	ret = G.req_ret;
+	atomic_store(&G.req_state, 0);
+	unlock(&G.req_lock);
+	return ret;
+}
+
+static long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d)
+{
+	u64 old = block_signals();
+	long ret = ask_masked(op, a, b, c, d);
+
+	restore_signals(old);
+	return ret;
+}
+
+static inline u32 mode(void)
+{
+	return atomic_load_explicit(&G.mode, memory_order_acquire);
+}
+
+static void start_engine(void)
+{
+	u32 counting = MODE_COUNTING;
+	u64 old = block_signals();
+
+	if (atomic_compare_exchange_strong(&G.mode, &counting, MODE_STARTING)) {
+		/* It sets the mode itself when it is up; a failure means: unswapped. */
+		if (proc_start(false))
+			atomic_store(&G.mode, MODE_OFF);
+		futex(&G.mode, FUTEX_WAKE, INT32_MAX);
+	}
+	restore_signals(old);
+}
+
+/* Memory may have grown by n bytes. */
+static void grown(s64 n)
+{
+	s64 now = relaxed_add(&G.vm_bytes, n) + n;
+
+	if (n > 0 && mode() == MODE_COUNTING && now > (s64)G.start_at)
+		start_engine();
+	if (mode() == MODE_STARTING)
+		wait_while(&G.mode, MODE_STARTING);
+}
+
+/* ---- memory calls ---- */
+
+static struct ps_inflight *inflight_begin(u64 start, u64 len, bool keep)
+{
+	for (;;) {
+		for (unsigned i = 0; i < PS_INFLIGHT; i++) {
+			struct ps_inflight *f = &G.ps.inflight[i];
+			u64 zero = 0;
+
+			/* The end first reads as 0 to whoever looks between: an empty range. */
+			if (relaxed_load(&f->start) ||
+			    !atomic_compare_exchange_strong(&f->start, &zero, start | 1))
+				continue;
+			relaxed_store(&f->keep, keep);
+			atomic_store(&f->end, start + len);
+			atomic_store(&f->start, start ? start : 1);
+			return f;
+		}
+		sys_call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	}
+}
+
+static void inflight_end(struct ps_inflight *f)
+{
+	atomic_store(&f->end, 0);
+	atomic_store(&f->start, 0);
+}
+
+static long call(long nr, const long a[6])
+{
+	return sys_call6(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+static u64 pages(u64 len)
+{
+	return ALIGN_UP(len, PAGE_SIZE);
+}
+
+static long on_mmap(const long a[6], int site)
+{
+	u64 len = pages(a[1]);
+	int flags = (int)a[3]; /* the upper half of an int argument may be anything */
+	bool ours = (flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) == MAP_PRIVATE;
+	bool special = site == HOOK_SITE_LDSO || (flags & (MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB));
+	long ret;
+
+	/* What MAP_FIXED replaces goes by UNMAP events. */
+	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
+		adopt_unexclude(a[0], a[0] + len);
+	ret = call(SYS_mmap, a);
+	if (sys_is_err(ret) || !ours)
+		return ret;
+	if (special) {
+		adopt_exclude(ret, ret + len);
+		return ret;
+	}
+	grown(len);
+	/* A mapping that could pass the limit in one go is gated from the start. */
+	if (mode() == MODE_ARMED ||
+	    (mode() == MODE_ENGINE && len >= G.limit / 8 &&
+	     relaxed_load(&G.vm_bytes) > (s64)G.limit))
+		ask(REQ_ADD, ret, ret + len,
+		    flags & MAP_LOCKED ? REGION_LOCKED :
+		    flags & MAP_POPULATE ? 0 : REGION_FRESH, 0);
+	return ret;
+}
+
+static long on_munmap(const long a[6])
+{
+	long ret = call(SYS_munmap, a);
+
+	if (ret == 0) {
+		adopt_unexclude(a[0], a[0] + pages(a[1]));
+		if (relaxed_load(&G.vm_bytes) > (s64)pages(a[1]))
+			relaxed_sub(&G.vm_bytes, (s64)pages(a[1]));
+	}
+	return ret;
+}
+
+static long on_mremap(const long a[6])
+{
+	u64 old_len = pages(a[1]), new_len = pages(a[2]);
+	struct ps_inflight *f = NULL;
+	u64 mask = 0;
+	long ret;
+
+	/* Pages are on their way between two places: nothing may be taken out of either. */
+	if (mode() == MODE_ARMED && old_len) {
+		mask = block_signals();
+		f = inflight_begin(a[0], old_len, false);
+	}
+	ret = call(SYS_mremap, a);
+	if (f) {
+		inflight_end(f);
+		restore_signals(mask);
+	}
+	if (sys_is_err(ret) || new_len <= old_len)
+		return ret;
+	grown(new_len - old_len);
+	/* The tail: registered by the kernel, unknown to us. */
+	if (mode() == MODE_ARMED)
+		ask(REQ_ADD, ret + old_len, ret + new_len, REGION_FRESH, 1);
+	return ret;
+}
+
+static long on_brk(const long a[6])
+{
+	long ret = call(SYS_brk, a);
+	u64 old = pages(atomic_exchange(&G.brk_now, (u64)ret)), now = pages(ret);
+
+	if (now == old || !old)
+		return ret;
+	grown((s64)(now - old));
+	if (now > old && mode() == MODE_ARMED)
+		ask(REQ_ADD, old, now, REGION_FRESH, 0);
+	return ret;
+}
+
+/* Advice that drops contents, or flags that we must know. */
+static long on_madvise(const long a[6])
+{
+	u64 start = a[0], end = a[0] + pages(a[1]);
+	int advice = (int)a[2];
+	struct ps_inflight *f;
+	u64 mask;
+	long ret;
+
+	if (mode() != MODE_ARMED || end <= start || (start & ~PAGE_MASK)) {
+		if (advice == MADV_WIPEONFORK || advice == MADV_DONTFORK)
+			relaxed_store(&G.special_flags, 1);
+		return call(SYS_madvise, a);
+	}
+	switch (advice) {
+	case MADV_DONTNEED:
+	case MADV_DONTNEED_LOCKED:
+	case MADV_FREE:
+	case MADV_REMOVE:
+		/* A handler that jumps away must not leave the announcement behind. */
+		mask = block_signals();
+		f = inflight_begin(start, end - start, advice == MADV_FREE);
+		ret = call(SYS_madvise, a);
+		inflight_end(f);
+		restore_signals(mask);
+		return ret;
+	case MADV_GUARD_INSTALL:
+		ask(REQ_GUARD, start, end, 1, 0);
+		ret = call(SYS_madvise, a);
+		if (ret)
+			ask(REQ_GUARD, start, end, 0, 0);
+		return ret;
+	case MADV_GUARD_REMOVE:
+		ret = call(SYS_madvise, a);
+		if (ret == 0)
+			ask(REQ_GUARD, start, end, 0, 0);
+		return ret;
+	}
+	ret = call(SYS_madvise, a);
+	if (ret)
+		return ret;
+	switch (advice) {
+	case MADV_WIPEONFORK:
+		ask(REQ_FLAGS, start, end, REGION_WIPEONFORK, 0);
+		break;
+	case MADV_KEEPONFORK:
+		ask(REQ_FLAGS, start, end, 0, REGION_WIPEONFORK);
+		break;
+	case MADV_DONTFORK:
+		ask(REQ_FLAGS, start, end, REGION_DONTFORK, 0);
+		break;
+	case MADV_DOFORK:
+		ask(REQ_FLAGS, start, end, 0, REGION_DONTFORK);
+		break;
+	case MADV_RANDOM:
+		ask(REQ_FLAGS, start, end, REGION_RANDOM, REGION_SEQ);
+		break;
+	case MADV_SEQUENTIAL:
+		ask(REQ_FLAGS, start, end, REGION_SEQ, REGION_RANDOM);
+		break;
+	case MADV_NORMAL:
+		ask(REQ_FLAGS, start, end, 0, REGION_RANDOM | REGION_SEQ);
+		break;
+	case MADV_HUGEPAGE:
+		ask(REQ_FLAGS, start, end, REGION_HUGE, REGION_NOHUGE);
+		break;
+	case MADV_NOHUGEPAGE:
+		ask(REQ_FLAGS, start, end, REGION_NOHUGE, REGION_HUGE);
+		break;
+	}
+	return ret;
+}
+
+/* Locked memory stays: the kernel brings it in through faults, we then leave it alone. */
+static long on_mlock(long nr, const long a[6])
+{
+	u64 start = ALIGN_DOWN((u64)a[0], PAGE_SIZE), end = ALIGN_UP((u64)a[0] + a[1], PAGE_SIZE);
+	bool armed = mode() == MODE_ARMED;
+	long ret;
+
+	if (!armed) {
+		/* Arming will look at the flags of every mapping. */
+		relaxed_store(&G.special_flags, 1);
+		if (nr == SYS_mlockall || nr == SYS_munlockall)
+			relaxed_store(&G.ps.locked_all, nr == SYS_mlockall);
+		return call(nr, a);
+	}
+	switch (nr) {
+	case SYS_mlock:
+	case SYS_mlock2:
+		ask(REQ_FLAGS, start, end, REGION_LOCKED, 0);
+		ret = call(nr, a);
+		if (ret)
+			ask(REQ_FLAGS, start, end, 0, REGION_LOCKED);
+		return ret;
+	case SYS_munlock:
+		ret = call(nr, a);
+		if (ret == 0)
+			ask(REQ_FLAGS, start, end, 0, REGION_LOCKED);
+		return ret;
+	case SYS_mlockall:
+		ask(REQ_LOCK_ALL, 0, 0, 1, 0);
+		ret = call(nr, a);
+		if (ret)
+			ask(REQ_LOCK_ALL, 0, 0, 0, 0);
+		return ret;
+	case SYS_munlockall:
+		ret = call(nr, a);
+		ask(REQ_LOCK_ALL, 0, 0, 0, 0);
+		return ret;
+	}
+	return call(nr, a);
+}
+
+long hook_vm(long nr, const long a[6], int site)
+{
+	if (mode() == MODE_OFF)
+		return call(nr, a);
+	switch (nr) {
+	case SYS_mmap:
+		return on_mmap(a, site);
+	case SYS_munmap:
+		return on_munmap(a);
+	case SYS_mremap:
+		return on_mremap(a);
+	case SYS_brk:
+		return on_brk(a);
+	case SYS_madvise:
+		return on_madvise(a);
+	case SYS_mlock:
+	case SYS_mlock2:
+	case SYS_munlock:
+	case SYS_mlockall:
+	case SYS_munlockall:
+		return on_mlock(nr, a);
+	}
+	return call(nr, a);
+}
+
+/* ---- threads and processes ---- */
+
+/* The kernel writes to a thread's control block when the thread ends, without waiting for a fault
+ * (trap 6). Stacks of libc's own are never taken over; one given by the program may be. */
+static void pin(u64 start, u64 end)
+{
+	u32 i;
+
+	start &= PAGE_MASK;
+	end = ALIGN_UP(end, PAGE_SIZE);
+	if (mode() == MODE_ARMED) {
+		ask(REQ_PIN, start, end, 0, 0);
+		return;
+	}
+	if (adopt_excluded(start, end))
+		return;
+	i = relaxed_add(&G.nr_pins, 1);
+	if (i < MAX_PINS) {
+		relaxed_store(&G.pins[i].end, end);
+		atomic_store(&G.pins[i].start, start);
+	}
+}
+
+static void on_thread(u64 flags, u64 tls, u64 child_tid)
+{
+	if (flags & CLONE_SETTLS)
+		pin(tls, tls + TCB_BYTES);
+	if (flags & CLONE_CHILD_CLEARTID)
+		pin(child_tid, child_tid + 4);
+}
+
+/* A thread ends: the kernel will walk its list of held robust mutexes and mark them, without waiting
+ * for faults. */
+static void on_exit_thread(void)
+{
+	struct robust_list_head *head = NULL;
+	size_t len = 0;
+	struct robust_list *l;
+
+	if (mode() != MODE_ARMED)
+		return;
+	if (sys_call6(SYS_get_robust_list, 0, SYS_ARG(&head), SYS_ARG(&len), 0, 0, 0) || !head)
+		return;
+	l = (struct robust_list *)((uintptr_t)head->list.next & ~1UL);
+	for (int i = 0; l != &head->list && l && i < ROBUST_MAX; i++) {
+		u64 word = (u64)(uintptr_t)l + head->futex_offset;
+
+		pin(word, word + 4);
+		pin((u64)(uintptr_t)l, (u64)(uintptr_t)l + sizeof(*l));
+		l = (struct robust_list *)((uintptr_t)l->next & ~1UL);
+	}
+	l = (struct robust_list *)((uintptr_t)head->list_op_pending & ~1UL);
+	if (l)
+		pin((u64)(uintptr_t)l + head->futex_offset, (u64)(uintptr_t)l + head->futex_offset + 4);
+}
+
+static int on_fork(void)
+{
+	u64 old = block_signals();
+
+	lock(&G.fork_lock);
+	while (mode() == MODE_STARTING)
+		futex(&G.mode, FUTEX_WAIT, MODE_STARTING);
+	G.fork_mask = old;
+	G.fork_engine = mode() == MODE_ENGINE || mode() == MODE_ARMED;
+	atomic_store(&G.fork_done, 0);
+	if (G.fork_engine)
+		ask_masked(REQ_FORK, 0, 0, 0, 0);
+	return HOOK_FORK;
+}
+
+int hook_pre(long nr, const long a[6], int site)
+{
+	const struct clone_args *ca;
+
+	(void)site;
+	if (mode() == MODE_OFF)
+		return HOOK_PASS;
+	switch (nr) {
+	case SYS_clone:
+		if (!(a[0] & CLONE_VM))
+			return on_fork();
+		on_thread(a[0], a[4], a[3]);
+		break;
+	case SYS_clone3:
+		ca = (const struct clone_args *)a[0];
+		if ((size_t)a[1] < CLONE_ARGS_SIZE_VER0)
+			break;
+		if (!(ca->flags & CLONE_VM))
+			return on_fork();
+		on_thread(ca->flags, ca->tls, ca->child_tid);
+		break;
+	case SYS_fork:
+		return on_fork();
+	case SYS_exit:
+		on_exit_thread();
+		break;
+	case SYS_execve:
+	case SYS_execveat:
+		atomic_store(&G.exec_seen, 1);
+		if (mode() >= MODE_ENGINE)
+			futex(&G.req_state, FUTEX_WAKE, 1);
+		break;
+	}
+	return HOOK_PASS;
+}
+
+void hook_post_fork(long ret)
+{
+	u64 mask = G.fork_mask;
+
+	if (ret != 0) {
+		if (G.fork_engine) {
+			atomic_store(&G.fork_done, 1);
+			futex(&G.fork_done, FUTEX_WAKE, 1);
+			wait_while(&G.fork_state, 1);
+		}
+	} else {
+		fork_child_state();
+	}
+	unlock(&G.fork_lock);
+	restore_signals(mask);
+}

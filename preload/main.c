@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * main.c - the constructor of the preloaded library.  It is linked with -z initfirst, so that it
+ * runs before any other constructor could start a thread; getenv() does not work there yet, the
+ * constructor's own envp does.
+ */
+#include <sched.h>
+
+#include "account.h"
+#include "config.h"
+#include "hook.h"
+#include "log.h"
+#include "state.h"
+
+#define FORK_STACK KiB(256)
+
+struct preload G;
+
+static _Alignas(64) char fork_stack[FORK_STACK];
+void *hook_fork_stack_top = fork_stack + FORK_STACK;
+
+/* ---- messages: the engine has no descriptors of the program ---- */
+
+void preload_log(const char *line, size_t len)
+{
+	struct ps_shm *shm = G.shm;
+	u32 ticket;
+
+	if (!shm) {
+		sys_write(2, line, len);
+		return;
+	}
+	ticket = relaxed_add(&shm->log_head, 1);
+	len = MIN(len, (size_t)PS_LOG_LEN);
+	memcpy(shm->log[ticket % PS_LOG_LINES].text, line, len);
+	shm->log[ticket % PS_LOG_LINES].len = (u32)len;
+	atomic_store_explicit(&shm->log[ticket % PS_LOG_LINES].seq, ticket + 1,
+			      memory_order_release);
+}
+
+void preload_off(const char *why)
+{
+	if (atomic_exchange(&G.mode, MODE_OFF) != MODE_OFF)
+		ps_log("%s: %s: it runs unswapped", G.member->comm, why);
+	relaxed_store(&G.member->state, PS_MEMBER_UNSWAPPED);
+}
+
+/* ---- the tree ---- */
+
+static u64 start_time(void)
+{
+	char buf[1024];
+	int fd = (int)sys_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+	long n = fd < 0 ? 0 : sys_read(fd, buf, sizeof(buf) - 1);
+	char *p;
+	u64 v = 0;
+
+	if (fd >= 0)
+		sys_close(fd);
+	buf[MAX(n, 0)] = 0;
+	/* Fields are counted from behind the last ')', as comm may hold anything. */
+	for (p = buf + MAX(n, 0); p > buf && *p != ')'; p--)
+		;
+	for (int field = 2; *p && field < 22; p++)
+		field += *p == ' ';
+	for (; *p >= '0' && *p <= '9'; p++)
+		v = v * 10 + (*p - '0');
+	return v;
+}
+
+static bool is_alive(struct ps_member *m)
+{
+	u32 pid = relaxed_load(&m->pid);
+
+	return sys_call2(SYS_kill, pid, 0) != -ESRCH;
+}
+
+static void fill_member(struct ps_member *m)
+{
+	long n;
+	int fd;
+
+	memset(m->comm, 0, sizeof(m->comm));
+	fd = (int)sys_open("/proc/self/comm", O_RDONLY | O_CLOEXEC, 0);
+	n = fd < 0 ? 0 : sys_read(fd, m->comm, sizeof(m->comm) - 1);
+	if (fd >= 0)
+		sys_close(fd);
+	if (n > 0 && m->comm[n - 1] == '\n')
+		m->comm[n - 1] = 0;
+	relaxed_store(&m->starttime, start_time());
+	relaxed_store(&m->state, PS_MEMBER_NEW);
+}
+
+/* Adds the counters of a member that has ended to the tree's, so that its slot can be used. */
+static void fold(struct ps_shm *shm, struct ps_member *m)
+{
+#define X(name) relaxed_add(&shm->ended.name, relaxed_load(&m->name));
+	PS_COUNTERS(X)
+#undef X
+	for (unsigned b = 0; b < PS_HIST_BUCKETS; b++)
+		relaxed_add(&shm->ended.fault_hist[b], relaxed_load(&m->fault_hist[b]));
+	stat_peak(&shm->ended.peak_footprint_bytes, relaxed_load(&m->peak_footprint_bytes));
+	stat_peak(&shm->ended.peak_pool_bytes, relaxed_load(&m->peak_pool_bytes));
+}
+
+/* A slot of the tree's area for this process. */
+void member_enter(void)
+{
+	struct ps_shm *shm = G.shm;
+	u32 pid = (u32)sys_getpid();
+
+	G.member = &G.own_member;
+	for (unsigned round = 0; shm && round < 2; round++) {
+		for (unsigned i = 0; i < PS_SHM_MEMBERS; i++) {
+			struct ps_member *m = &shm->members[i];
+			u32 old = relaxed_load(&m->pid);
+
+			/* First round: a free slot; second: one of a process that is gone. An exec
+			 * of a member finds its own slot again. */
+			if (old && old != pid && (round == 0 || is_alive(m)))
+				continue;
+			if (!atomic_compare_exchange_strong(&m->pid, &old, pid))
+				continue;
+			if (old) {
+				fold(shm, m);
+				memset((char *)m + sizeof(m->pid), 0,
+				       sizeof(*m) - sizeof(m->pid));
+			}
+			while (relaxed_load(&shm->nr_members) < i + 1) {
+				u32 n = relaxed_load(&shm->nr_members);
+
+				if (n < i + 1)
+					atomic_compare_exchange_strong(&shm->nr_members, &n, i + 1);
+			}
+			G.member = m;
+			fill_member(m);
+			return;
+		}
+	}
+	memset(&G.own_member, 0, sizeof(G.own_member));
+	relaxed_store(&G.own_member.pid, pid);
+	fill_member(&G.own_member);
+}
+
+static void map_shm(const char *path)
+{
+	struct ps_shm *shm;
+	int fd;
+
+	if (!path[0])
+		return;
+	fd = (int)sys_open(path, O_RDWR | O_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	shm = sys_mmap(NULL, sizeof(*shm), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	sys_close(fd);
+	if (sys_is_err((long)shm))
+		return;
+	if (shm->magic != PS_SHM_MAGIC || shm->size != sizeof(*shm)) {
+		sys_munmap(shm, sizeof(*shm));
+		return;
+	}
+	G.shm = shm;
+}
+
+/* ---- the constructor ---- */
+
+static struct ps_config config;
+
+static const char *configure(char *const *envp)
+{
+	const char *value = ps_env(envp, PS_ENV), *why = NULL, *dir;
+	char err[160];
+
+	if (!value)
+		return "no PSWAP variable";
+	if (ps_config_parse(&config, value, &why))
+		return why;
+	if (config.limit_bytes < PS_LIMIT_MIN)
+		return "no limit is given";
+	G.limit = config.limit_bytes;
+	G.count = config.count;
+	G.verbose = config.verbose;
+	G.envp = envp;
+	for (unsigned i = 0; i < config.nr_stores; i++)
+		if (store_spec_parse(config.stores[i], &G.specs[G.nr_specs++], err, sizeof(err)))
+			return "a store cannot be understood";
+	if (!G.nr_specs)
+		return "no store is given";
+	dir = ps_env(envp, "TMPDIR");
+	if (!dir || !*dir || strlen(dir) >= sizeof(G.dir))
+		dir = "/var/tmp";
+	memcpy(G.dir, dir, strlen(dir) + 1);
+	map_shm(config.shm_path);
+	return NULL;
+}
+
+static unsigned count_cpus(void)
+{
+	unsigned long mask[16] = { 0 };
+	long n = sys_call3(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+	unsigned cpus = 0;
+
+	for (long i = 0; i < n / (long)sizeof(long); i++)
+		cpus += __builtin_popcountl(mask[i]);
+	return cpus;
+}
+
+__attribute__((constructor)) static void preload_init(int argc, char **argv, char **envp)
+{
+	struct hook_report report;
+	const char *why;
+
+	(void)argc, (void)argv;
+	ps_log_to(preload_log);
+	G.member = &G.own_member;
+	why = configure(envp);
+	if (why) {
+		/* Only the library without `pswap run`: nothing to do, and no one to tell. */
+		return;
+	}
+	member_enter();
+	atomic_store(&G.mode, MODE_COUNTING);
+	G.cpus = count_cpus();
+	G.start_at = MAX(MiB(4), G.limit / 16);
+	G.brk_now = (u64)sys_call1(SYS_brk, 0);
+	if (hooks_install(&report)) {
+		preload_off(report.why);
+		return;
+	}
+	adopt_boot();
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proc.c - the engine process: it shares the program's memory (CLONE_VM) and nothing else.  Its own
+ * descriptor table keeps the userfaultfd when the program closes everything, its own thread group
+ * keeps seccomp filters, setuid and exits of the program away from it (docs/decisions/002).
+ *
+ * Called from hooks, so compiled without vector registers and without libc.
+ */
+#include <linux/sched.h>
+#include <signal.h>
+
+#include "arena.h"
+#include "state.h"
+
+#if !defined(__x86_64__)
+#error "run mode is for x86-64; elsewhere build the library only"
+#endif
+
+#define CONTROL_STACK KiB(256)
+#define THREAD_STACK KiB(256)
+#define TLS_BYTES KiB(16)
+#define ARCH_SET_FS 0x1002
+
+/* In .bss of this library, which is never taken over. */
+static _Alignas(64) char control_stack[CONTROL_STACK];
+static _Alignas(64) char control_tls[TLS_BYTES];
+
+/* clone() to fn(arg) on a new stack; nothing of libc. */
+long raw_clone(unsigned long flags, void *stack_top, void (*fn)(void *), void *arg, void *tls);
+__asm__(".text\n"
+	".globl raw_clone\n"
+	".hidden raw_clone\n"
+	".type raw_clone, @function\n"
+	"raw_clone:\n"
+	"	sub $16, %rsi\n"
+	"	mov %rdx, (%rsi)\n"
+	"	mov %rcx, 8(%rsi)\n"
+	"	xor %edx, %edx\n"
+	"	xor %r10d, %r10d\n"
+	"	mov $56, %eax\n"
+	"	syscall\n"
+	"	test %rax, %rax\n"
+	"	jnz 1f\n"
+	"	xor %ebp, %ebp\n"
+	"	pop %rax\n"
+	"	pop %rdi\n"
+	"	call *%rax\n"
+	"	xor %edi, %edi\n"
+	"	mov $60, %eax\n"
+	"	syscall\n"
+	"	hlt\n"
+	"1:	ret\n"
+	".size raw_clone, . - raw_clone\n");
+
+/* A control block good enough for code that looks at %fs: the stack protector's canary, the self
+ * pointers, and room below for errno. */
+static void *tls_init(char *block)
+{
+	char *tcb = block + TLS_BYTES / 2;
+
+	((void **)tcb)[0] = tcb;
+	((void **)tcb)[2] = tcb;
+	return tcb;
+}
+
+static void engine_entry(void *arg)
+{
+	bool restart = arg != NULL;
+
+	sys_call2(SYS_arch_prctl, ARCH_SET_FS, tls_init(control_tls));
+	/* Nothing of the program's descriptors is ours to keep open. */
+	sys_call3(SYS_close_range, 0, ~0U, 0);
+	sys_call0(SYS_setsid);
+	sys_call1(SYS_chdir, "/");
+	sys_call2(SYS_prctl, 15 /* PR_SET_NAME */, "pswap-engine");
+	control_main(restart);
+	sys_call1(SYS_exit_group, 0);
+}
+
+int proc_start(bool restart)
+{
+	long pid;
+
+	atomic_store(&G.ready, 0);
+	atomic_store(&G.quit, 0);
+	atomic_store(&G.exec_seen, 0);
+	G.pid = (pid_t)sys_getpid();
+	/* No exit signal: wait() of the program does not see it (only __WALL would). */
+	pid = raw_clone(CLONE_VM | CLONE_UNTRACED, control_stack + CONTROL_STACK, engine_entry,
+			restart ? &G : NULL, NULL);
+	if (pid < 0) {
+		G.error = (int)-pid;
+		return (int)pid;
+	}
+	G.engine_pid = (pid_t)pid;
+	while (atomic_load(&G.ready) == 0)
+		sys_call4(SYS_futex, &G.ready, FUTEX_WAIT_PRIVATE, 0, NULL);
+	return atomic_load(&G.ready) == 1 ? 0 : -G.error;
+}
+
+static void thread_entry(void *arg)
+{
+	struct ps_ctx *ctx = arg;
+
+	ctx->main(ctx);
+}
+
+int proc_spawn(struct pswap *ps, void (*fn)(struct ps_ctx *), struct ps_ctx *ctx)
+{
+	char *stack = ctx->stack;
+	long tid;
+
+	if (!stack)
+		stack = arena_map(THREAD_STACK);
+	if (!stack)
+		return -ENOMEM;
+	ctx->stack = stack; /* kept: a fork's child uses it again for the same thread */
+	ctx->main = fn;
+	(void)ps;
+	tid = raw_clone(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+				CLONE_SYSVSEM | CLONE_SETTLS | CLONE_UNTRACED,
+			stack + THREAD_STACK, thread_entry, ctx, tls_init(stack));
+	return tid < 0 ? (int)tid : 0;
+}
