@@ -104,7 +104,6 @@ void shm_drain_log(struct ps_shm *shm, u32 *tail);
  */
 struct sample_proc {
 	pid_t pid;
-	bool alive;
 	u64 starttime;
 	char comm[16];
 	u64 footprint_bytes; /* last seen */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* sample.c - the footprint of a tree as seen from outside. */
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,8 +99,14 @@ static bool is_member(const struct ps_shm *shm, pid_t pid)
 	u32 nr = MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS);
 
 	for (u32 i = 0; i < nr; i++) {
-		if (relaxed_load(&shm->members[i].pid) == (u32)pid &&
-		    relaxed_load(&shm->members[i].state) != PS_MEMBER_ENDED)
+		const struct ps_member *m = &shm->members[i];
+
+		if (relaxed_load(&m->pid) == (u32)pid &&
+		    relaxed_load(&m->state) != PS_MEMBER_ENDED)
+			return true;
+		/* The engine of a member has no memory of its own. */
+		if (relaxed_load(&m->engine_pid) == (u32)pid ||
+		    relaxed_load(&m->guard_pid) == (u32)pid)
 			return true;
 	}
 	return false;
@@ -137,8 +144,29 @@ void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
 	memcpy(p->comm, comm, sizeof(p->comm));
 }
 
+static void look_at_other(struct round *r, pid_t pid, u64 starttime, const char comm[16])
+{
+	struct sample_proc *p = proc_of(r->s, pid, starttime);
+	u64 anon = anon_bytes(pid, r->watched > 1);
+
+	if (p) {
+		memcpy(p->comm, comm, sizeof(p->comm));
+		p->footprint_bytes = anon;
+	}
+	r->watched++;
+	r->others += anon;
+}
+
+/* A vfork child, or the engine of a member: its memory is its parent's. */
+static bool shares_memory(pid_t pid, pid_t parent, const char *comm)
+{
+	long r = syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0);
+
+	return r == 0 || (r < 0 && !strncmp(comm, "pswap-", 6));
+}
+
 /* pid and its children, those that are not members. */
-static void look_at_tree(struct round *r, pid_t pid, int depth)
+static void look_at_tree(struct round *r, pid_t pid, pid_t parent, int depth)
 {
 	char path[80], text[4096], *next, *end;
 	ssize_t n;
@@ -147,16 +175,9 @@ static void look_at_tree(struct round *r, pid_t pid, int depth)
 	if (!is_member(r->s->shm, pid)) {
 		char comm[16] = "";
 		u64 starttime = shm_starttime(pid, comm);
-		u64 anon = starttime ? anon_bytes(pid, r->watched > 1) : 0;
-		struct sample_proc *p = starttime ? proc_of(r->s, pid, starttime) : NULL;
 
-		if (p) {
-			memcpy(p->comm, comm, sizeof(p->comm));
-			p->footprint_bytes = anon;
-			p->alive = true;
-		}
-		r->watched++;
-		r->others += anon;
+		if (starttime && !(parent && shares_memory(pid, parent, comm)))
+			look_at_other(r, pid, starttime, comm);
 	}
 	if (depth == MAX_DEPTH)
 		return;
@@ -173,7 +194,7 @@ static void look_at_tree(struct round *r, pid_t pid, int depth)
 
 		if (end == next || child <= 0)
 			break;
-		look_at_tree(r, (pid_t)child, depth + 1);
+		look_at_tree(r, (pid_t)child, pid, depth + 1);
 	}
 }
 
@@ -181,10 +202,8 @@ static void look(struct sampler *s)
 {
 	struct round r = { .s = s };
 
-	for (unsigned i = 0; i < s->nr_procs; i++)
-		s->procs[i].alive = false;
 	look_at_members(&r);
-	look_at_tree(&r, s->root, 0);
+	look_at_tree(&r, s->root, 0, 0);
 	s->others_bytes = r.others;
 	stat_peak(&s->shm->peak_footprint_bytes, r.footprint + r.others);
 	stat_peak(&s->shm->peak_pool_bytes, r.pool);

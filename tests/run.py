@@ -51,6 +51,7 @@ def last_line(text):
 def run(argv, timeout, env):
     """Runs argv in a session of its own. Returns (exit status or None on timeout, output)."""
     tmp = tempfile.mkdtemp(prefix="pswap-test.")
+    os.chmod(tmp, 0o755)  # some tests change user
     env = dict(env, TMPDIR=tmp)
     with tempfile.TemporaryFile() as out:
         p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out,
