@@ -1,0 +1,809 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The compressed RAM store: what is written comes back, what is damaged does not, memory returns to
+ * where it began, and all of it while a compactor moves objects under eight threads.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "arena.h"
+#include "store_ram.h"
+
+#define CLUSTER 512U
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+enum kind { ZERO, WORD32, WORD64, MIXED, RANDOM, NR_KINDS };
+
+/* What a page holds is a function of slot, version and kind. */
+static void fill(u8 *page, u64 slot, u32 version, enum kind kind)
+{
+	u64 x = (slot + 1) * 0x9e3779b97f4a7c15ULL + version * 0xd1b54a32d192ed03ULL;
+	u64 *w = (u64 *)page;
+	unsigned random_words = kind == RANDOM ? 512 : kind == MIXED ? 128 : 0;
+
+	x ^= x >> 29;
+	if (kind == ZERO)
+		x = 0;
+	else if (kind == WORD32)
+		x = (u32)x * 0x100000001ULL;
+	for (unsigned i = 0; i < 512; i++)
+		w[i] = x;
+	for (unsigned i = 0; i < random_words; i++) {
+		x = x * 6364136223846793005ULL + 1442695040888963407ULL;
+		w[i] = x ^ x >> 31;
+	}
+}
+
+static struct store *open_ram(struct store_ram_options o)
+{
+	struct store *st;
+	int err = 0;
+
+	if (!o.nr_workers)
+		o.nr_workers = 1;
+	st = store_ram_open(&o, &err);
+	assert_non_null(st);
+	assert_int_equal(err, 0);
+	assert_string_equal(st->name, "ram");
+	assert_true(st->counts_as_memory);
+	return st;
+}
+
+static void check(struct store *st)
+{
+	const char *wrong = store_ram_check(st);
+
+	if (wrong)
+		fail_msg("%s", wrong);
+}
+
+static struct store_stat stat_of(struct store *st)
+{
+	struct store_stat s;
+
+	st->ops->stat(st, &s);
+	return s;
+}
+
+static u8 page[PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
+static u8 want[PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
+
+static int write_one(struct store *st, u64 slot, u32 version, enum kind kind)
+{
+	const void *p = page;
+
+	fill(page, slot, version, kind);
+	return st->ops->write(st, 0, &slot, &p, 1);
+}
+
+static int read_one(struct store *st, u64 slot)
+{
+	void *p = page;
+	int err = 0;
+
+	return st->ops->read(st, 0, &slot, &p, 1, &err) == 1 ? 0 : err;
+}
+
+static void expect(struct store *st, u64 slot, u32 version, enum kind kind)
+{
+	assert_int_equal(read_one(st, slot), 0);
+	fill(want, slot, version, kind);
+	assert_memory_equal(page, want, PAGE_SIZE);
+}
+
+static void write_cluster(struct store *st, unsigned worker, u64 cluster, u32 version,
+			  enum kind kind)
+{
+	static u8 pages[CLUSTER][PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
+	const void *p[CLUSTER];
+	u64 slots[CLUSTER];
+
+	for (unsigned i = 0; i < CLUSTER; i++) {
+		slots[i] = cluster * CLUSTER + i;
+		p[i] = pages[i];
+		fill(pages[i], slots[i], version, kind);
+	}
+	assert_int_equal(st->ops->write(st, worker, slots, p, CLUSTER), CLUSTER);
+}
+
+static void housekeep(struct store *st)
+{
+	for (unsigned i = 0; i < 100000; i++)
+		if (!st->ops->housekeep(st, 0))
+			return;
+	fail_msg("housekeeping never ends");
+}
+
+static void test_options(void **state)
+{
+	static const struct store_ram_options bad[] = {
+		{ .nr_slots = 0, .nr_workers = 1 },
+		{ .nr_slots = 511, .nr_workers = 1 },
+		{ .nr_slots = 512, .nr_workers = 0 },
+		{ .nr_slots = 512, .nr_workers = 1, .max_bytes = 4096 },
+		{ .nr_slots = 512, .nr_workers = 1, .codec = CODEC_ZSTD, .level = 25 },
+	};
+	u64 meta = arena_bytes(ARENA_META);
+	int err;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
+		err = 0;
+		assert_null(store_ram_open(&bad[i], &err));
+		assert_int_equal(err, -EINVAL);
+	}
+	err = 0;
+	assert_null(store_ram_open(&(struct store_ram_options){ .nr_slots = 1ULL << 39,
+								.nr_workers = 1 << 20 },
+				   &err));
+	assert_int_equal(err, -ENOMEM);
+	assert_true(arena_bytes(ARENA_META) == meta);
+	store_close(NULL);
+}
+
+static void test_kinds(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){ .nr_slots = 1024, .verify = true });
+	struct store_stat s;
+
+	for (unsigned i = 0; i < 1024; i++)
+		assert_int_equal(write_one(st, i, i, (enum kind)(i % NR_KINDS)), 1);
+	for (unsigned i = 1024; i-- > 0;)
+		expect(st, i, i, (enum kind)(i % NR_KINDS));
+	s = stat_of(st);
+	assert_int_equal(s.pages_same_filled, 205 + 205 + 205);
+	assert_int_equal(s.pages_incompressible, 204);
+	/* One word that repeats every 4 bytes takes no memory, one of 8 takes 16 bytes. */
+	assert_true(s.used_bytes >= 205 * 16 + 204 * 4104 && s.used_bytes < 205 * 16 + 204 * 5400);
+	assert_true(s.memory_bytes >= s.used_bytes);
+	assert_int_equal(s.io_errors, 0);
+	check(st);
+	/* Overwriting, also by another kind. */
+	for (unsigned i = 0; i < 1024; i++)
+		assert_int_equal(write_one(st, i, i + 1, (enum kind)((i + 2) % NR_KINDS)), 1);
+	for (unsigned i = 0; i < 1024; i++)
+		expect(st, i, i + 1, (enum kind)((i + 2) % NR_KINDS));
+	check(st);
+	st->ops->invalidate(st, 0, 1024);
+	assert_int_equal(stat_of(st).used_bytes, 0);
+	check(st);
+	store_close(st);
+}
+
+static void test_empty(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){ .nr_slots = 2048, .verify = true });
+	void *p[4] = { page, page, page, page };
+	u64 slots[4] = { 1, 2, 3, 4 };
+	int err = 0;
+
+	assert_int_equal(read_one(st, 0), -ENODATA);
+	assert_int_equal(st->ops->write(st, 0, slots, (const void *const *)p, 0), 0);
+	assert_int_equal(st->ops->read(st, 0, slots, p, 0, &err), 0);
+	assert_int_equal(err, 0);
+	write_one(st, 1, 1, MIXED);
+	write_one(st, 2, 1, MIXED);
+	write_one(st, 4, 1, MIXED);
+	/* The first two are right, the third has never been written. */
+	assert_int_equal(st->ops->read(st, 0, slots, p, 4, &err), 2);
+	assert_int_equal(err, -ENODATA);
+	/* Invalidating what is empty is fine, and touches nothing else. */
+	st->ops->invalidate(st, 512, 1536);
+	st->ops->invalidate_cluster(st, 3);
+	st->ops->invalidate(st, 3, 1);
+	expect(st, 4, 1, MIXED);
+	st->ops->invalidate(st, 2, 1);
+	assert_int_equal(read_one(st, 2), -ENODATA);
+	expect(st, 1, 1, MIXED);
+	/* A run over cluster borders. */
+	write_one(st, 511, 1, MIXED);
+	write_one(st, 512, 1, WORD64);
+	write_one(st, 1024, 1, MIXED);
+	write_one(st, 1025, 1, MIXED);
+	st->ops->invalidate(st, 511, 514);
+	assert_int_equal(read_one(st, 511), -ENODATA);
+	assert_int_equal(read_one(st, 512), -ENODATA);
+	assert_int_equal(read_one(st, 1024), -ENODATA);
+	expect(st, 1025, 1, MIXED);
+	check(st);
+	store_close(st);
+}
+
+static void test_corruption(void **state)
+{
+	static const enum kind kinds[] = { WORD64, MIXED, RANDOM };
+
+	for (unsigned codec = 0; codec < 2; codec++) {
+		struct store *st = open_ram((struct store_ram_options){
+			.nr_slots = 512, .verify = true, .codec = (enum codec_id)codec });
+		void *p[3] = { page, want, page };
+		u64 slots[3] = { 0, 1, 2 };
+		int err = 0;
+
+		for (unsigned i = 0; i < 3; i++) {
+			write_one(st, i, 9, kinds[i]);
+			expect(st, i, 9, kinds[i]);
+			assert_true(store_ram_flip(st, i));
+			assert_int_equal(read_one(st, i), -EIO);
+			assert_int_equal(stat_of(st).io_errors, i + 1);
+			assert_true(store_ram_flip(st, i));
+			expect(st, i, 9, kinds[i]);
+		}
+		store_ram_flip(st, 1);
+		assert_int_equal(st->ops->read(st, 0, slots, p, 3, &err), 1);
+		assert_int_equal(err, -EIO);
+		/* A damaged slot can be written again. */
+		write_one(st, 1, 10, MIXED);
+		expect(st, 1, 10, MIXED);
+		/* What is in the tables has no object. */
+		write_one(st, 3, 1, WORD32);
+		assert_false(store_ram_flip(st, 3));
+		assert_false(store_ram_flip(st, 4));
+		store_close(st);
+	}
+}
+
+static void test_unverified(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){ .nr_slots = 512 });
+
+	write_one(st, 0, 1, RANDOM);
+	store_ram_flip(st, 0);
+	assert_int_equal(read_one(st, 0), 0);
+	/* A damaged stream is still refused or gives some page: it never overruns. */
+	write_one(st, 1, 1, MIXED);
+	store_ram_flip(st, 1);
+	read_one(st, 1);
+	store_close(st);
+}
+
+static void test_zstd(void **state)
+{
+	u64 used[20];
+
+	for (int level = 1; level <= 19; level += 6) {
+		struct store *st = open_ram((struct store_ram_options){
+			.nr_slots = 512, .codec = CODEC_ZSTD, .level = level, .verify = true });
+
+		write_cluster(st, 0, 0, 5, MIXED);
+		for (unsigned i = 0; i < 512; i++)
+			expect(st, i, 5, MIXED);
+		used[level] = stat_of(st).used_bytes;
+		assert_true(used[level] < 512 * 1200);
+		store_close(st);
+	}
+}
+
+/* Whole clusters: one step frees them, the space comes back, nothing of an older life shines
+ * through, also when the generation goes round. */
+static void test_invalidate_cluster(void **state)
+{
+	u64 pool = arena_bytes(ARENA_POOL);
+	struct store *st = open_ram((struct store_ram_options){ .nr_slots = 4 * 512, .verify = true });
+
+	for (unsigned round = 0; round < 300; round++) {
+		u64 c = round % 4;
+
+		if (round % 50 == 0) {
+			write_cluster(st, 0, c, round, MIXED);
+			expect(st, c * 512 + 100, round, MIXED);
+		}
+		write_one(st, c * 512 + round % 512, round, MIXED);
+		expect(st, c * 512 + round % 512, round, MIXED);
+		st->ops->invalidate_cluster(st, c);
+		for (unsigned i = 0; i < 512; i++)
+			assert_int_equal(read_one(st, c * 512 + i), -ENODATA);
+		assert_int_equal(stat_of(st).used_bytes, 0);
+	}
+	check(st);
+	/* Slots that were filled 127 generations ago. */
+	write_cluster(st, 0, 0, 1, MIXED);
+	for (unsigned round = 0; round < 127; round++) {
+		st->ops->invalidate_cluster(st, 0);
+		write_one(st, 7, round, MIXED);
+		assert_int_equal(read_one(st, 8), -ENODATA);
+		check(st);
+	}
+	st->ops->invalidate(st, 0, 2048);
+	st->ops->purge(st);
+	assert_int_equal(stat_of(st).memory_bytes, 0);
+	assert_true(arena_bytes(ARENA_POOL) == pool);
+	store_close(st);
+}
+
+/* A cluster with parts in more segments than its record holds. */
+static void test_scattered(void **state)
+{
+	struct store *st =
+		open_ram((struct store_ram_options){ .nr_slots = 64 * 512, .verify = true });
+
+	for (unsigned i = 0; i < 20; i++) {
+		write_one(st, i * 7, 1, MIXED);
+		write_cluster(st, 0, 1 + i, 1, RANDOM);
+		check(st);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		expect(st, i * 7, 1, MIXED);
+	st->ops->invalidate(st, 0, 70);
+	check(st);
+	for (unsigned i = 10; i < 20; i++)
+		expect(st, i * 7, 1, MIXED);
+	st->ops->invalidate_cluster(st, 0);
+	check(st);
+	for (unsigned i = 0; i < 20; i++)
+		st->ops->invalidate_cluster(st, 1 + i);
+	assert_int_equal(stat_of(st).used_bytes, 0);
+	check(st);
+	/* Compaction brings its parts together. */
+	for (unsigned i = 0; i < 20; i++) {
+		write_one(st, i, 2, MIXED);
+		write_cluster(st, 0, 1 + i, 2, RANDOM);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		st->ops->invalidate_cluster(st, 1 + i);
+	housekeep(st);
+	check(st);
+	for (unsigned i = 0; i < 20; i++)
+		expect(st, i, 2, MIXED);
+	assert_in_range(stat_of(st).segments, 1, 3);
+	store_close(st);
+}
+
+static void fill_and_empty(bool inline_purge, bool whole)
+{
+	u64 pool = arena_bytes(ARENA_POOL), meta = arena_bytes(ARENA_META);
+	struct store *st = open_ram((struct store_ram_options){
+		.nr_slots = 64 * 512, .verify = true, .purge_inline = inline_purge });
+	struct store_stat s;
+
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned c = 0; c < 64; c++)
+			write_cluster(st, 0, c, round, c % 2 ? MIXED : RANDOM);
+		s = stat_of(st);
+		assert_true(s.used_bytes > 32 * 512 * 5000);
+		assert_true(s.memory_bytes < s.used_bytes + MiB(3));
+		assert_true(arena_bytes(ARENA_POOL) == pool + s.memory_bytes);
+		for (unsigned c = 0; c < 64; c++) {
+			if (whole)
+				st->ops->invalidate_cluster(st, c);
+			for (unsigned i = 0; !whole && i < 512; i++)
+				st->ops->invalidate(st, c * 512 + i, 1);
+		}
+		check(st);
+		s = stat_of(st);
+		assert_int_equal(s.used_bytes, 0);
+		if (inline_purge) {
+			/* Only the open segment is left. */
+			assert_int_equal(s.memory_bytes, MiB(2));
+		} else {
+			assert_true(s.memory_bytes > MiB(80));
+			housekeep(st);
+			/* The open segment goes when it is found idle. */
+			housekeep(st);
+			assert_int_equal(stat_of(st).memory_bytes, 0);
+		}
+	}
+	st->ops->purge(st);
+	s = stat_of(st);
+	assert_int_equal(s.memory_bytes, 0);
+	assert_int_equal(s.segments, 0);
+	assert_true(s.returned_bytes > MiB(160));
+	assert_true(arena_bytes(ARENA_POOL) == pool);
+	store_close(st);
+	assert_true(arena_bytes(ARENA_META) == meta);
+}
+
+static void test_memory_returns(void **state)
+{
+	fill_and_empty(false, true);
+	fill_and_empty(false, false);
+	fill_and_empty(true, true);
+	fill_and_empty(true, false);
+}
+
+static void test_compaction(void **state)
+{
+	struct store *st =
+		open_ram((struct store_ram_options){ .nr_slots = 64 * 512, .verify = true });
+	struct store_stat before, after;
+
+	for (unsigned c = 0; c < 64; c++)
+		write_cluster(st, 0, c, 3, MIXED);
+	for (unsigned i = 0; i < 64 * 512; i++)
+		if (i % 4)
+			st->ops->invalidate(st, i, 1);
+	before = stat_of(st);
+	assert_true(before.memory_bytes > 3 * before.used_bytes);
+	housekeep(st);
+	check(st);
+	after = stat_of(st);
+	assert_true(after.used_bytes == before.used_bytes);
+	assert_true(after.memory_bytes < before.used_bytes + MiB(6));
+	assert_true(after.segments_compacted > 10);
+	for (unsigned i = 0; i < 64 * 512; i++) {
+		if (i % 4)
+			assert_int_equal(read_one(st, i), -ENODATA);
+		else
+			expect(st, i, 3, MIXED);
+	}
+	/* A cut short pass lets go of its victims. */
+	for (unsigned c = 0; c < 64; c++)
+		write_cluster(st, 0, c, 4, MIXED);
+	for (unsigned i = 0; i < 64 * 512; i++)
+		if (i % 3)
+			st->ops->invalidate(st, i, 1);
+	st->ops->housekeep(st, 0);
+	st->ops->invalidate(st, 0, 64 * 512);
+	st->ops->purge(st);
+	check(st);
+	assert_int_equal(stat_of(st).memory_bytes, 0);
+	store_close(st);
+}
+
+static void test_max_bytes(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){
+		.nr_slots = 64 * 512, .max_bytes = MiB(16), .verify = true });
+	const void *p[64];
+	u64 slots[64];
+	unsigned n = 0;
+	int ret;
+
+	assert_true(stat_of(st).capacity_bytes == MiB(16));
+	while ((ret = write_one(st, n, 1, RANDOM)) == 1)
+		n++;
+	assert_int_equal(ret, -ENOSPC);
+	assert_in_range(n, 8 * 509, 8 * 511);
+	assert_int_equal(stat_of(st).memory_bytes, MiB(16));
+	check(st);
+	/* Same-filled pages need no room; a batch stops where there is none. */
+	assert_int_equal(write_one(st, 60 * 512, 1, ZERO), 1);
+	for (unsigned i = 0; i < 64; i++) {
+		slots[i] = 61 * 512 + i;
+		p[i] = page;
+	}
+	st->ops->invalidate(st, 0, 600);
+	ret = 0;
+	for (unsigned i = 0; i < 10; i++) {
+		fill(page, i, 1, RANDOM);
+		ret = st->ops->write(st, 0, slots, p, 64);
+		assert_in_range(ret, 1, 64);
+		if (ret < 64)
+			break;
+		for (unsigned j = 0; j < 64; j++)
+			slots[j] += 64;
+	}
+	check(st);
+	for (unsigned i = 600; i < n; i++)
+		expect(st, i, 1, RANDOM);
+	/* Nearly full of half dead segments: compaction makes room within the limit. */
+	for (unsigned i = 600; i < n; i += 2)
+		st->ops->invalidate(st, i, 1);
+	assert_in_range(st->ops->write(st, 0, slots, p, 0), 0, 0);
+	st->ops->invalidate(st, 61 * 512, 1536);
+	while (write_one(st, 0, 1, RANDOM) == 1)
+		;
+	for (unsigned i = 0; i < 3; i++)
+		housekeep(st);
+	check(st);
+	assert_true(stat_of(st).memory_bytes <= MiB(16));
+	for (unsigned i = 0; i < 500; i++)
+		assert_int_equal(write_one(st, 1024 * 20 + i, 1, RANDOM), 1);
+	assert_true(stat_of(st).memory_bytes <= MiB(16));
+	for (unsigned i = 601; i < n; i += 2)
+		expect(st, i, 1, RANDOM);
+	check(st);
+	store_close(st);
+}
+
+/* No address space left: the write says so and nothing is lost. */
+static void test_no_memory(void **state)
+{
+	pid_t pid;
+	int status;
+
+	if (SANITIZED)
+		skip(); /* sanitizers need more address space than any limit */
+	pid = fork();
+	if (!pid) {
+		struct store *st = open_ram((struct store_ram_options){
+			.nr_slots = 1024 * 512, .verify = true });
+		struct rlimit lim = { MiB(512), MiB(512) };
+		unsigned n = 0;
+		int ret;
+
+		setrlimit(RLIMIT_AS, &lim);
+		while ((ret = write_one(st, n, 1, RANDOM)) == 1)
+			n++;
+		if (ret != -ENOMEM || n < 10000 || store_ram_check(st))
+			_exit(1);
+		for (unsigned i = 0; i < n; i += 100)
+			expect(st, i, 1, RANDOM);
+		/* With memory free again, it goes on. */
+		st->ops->invalidate(st, 0, 1024);
+		if (write_one(st, n, 1, RANDOM) != 1)
+			_exit(2);
+		expect(st, n, 1, RANDOM);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_metadata(void **state)
+{
+	struct store *st =
+		open_ram((struct store_ram_options){ .nr_slots = 1024 * 512, .nr_workers = 2 });
+	struct store_stat s = stat_of(st);
+
+	assert_true(s.metadata_bytes < KiB(128));
+	for (unsigned c = 0; c < 1024; c++)
+		write_cluster(st, 0, c, 1, WORD32);
+	s = stat_of(st);
+	assert_true(s.metadata_bytes < 1024 * MiB(2) / 400); /* 0.25 % */
+	assert_true(s.metadata_bytes > 1024 * 4096);
+	assert_int_equal(s.memory_bytes, 0);
+	st->ops->invalidate(st, 0, 1024 * 512);
+	housekeep(st);
+	assert_true(stat_of(st).metadata_bytes < 1024 * MiB(2) / 1000);
+	st->ops->purge(st);
+	assert_true(stat_of(st).metadata_bytes < KiB(256));
+	for (unsigned i = 0; i < 512; i++)
+		assert_int_equal(read_one(st, i), -ENODATA);
+	write_one(st, 3, 1, MIXED);
+	expect(st, 3, 1, MIXED);
+	check(st);
+	store_close(st);
+}
+
+/* The child's copy is its own: both write and free the same slots. */
+static void test_fork(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){ .nr_slots = 8 * 512, .verify = true });
+	pid_t pid;
+	int status;
+
+	for (unsigned c = 0; c < 8; c++)
+		write_cluster(st, 0, c, 1, MIXED);
+	assert_null(st->ops->before_fork);
+	pid = fork();
+	if (!pid) {
+		arena_after_fork();
+		st->ops->after_fork(st);
+		for (unsigned i = 0; i < 4096; i++)
+			expect(st, i, 1, MIXED);
+		for (unsigned c = 0; c < 8; c += 2)
+			write_cluster(st, 0, c, 2, MIXED);
+		st->ops->invalidate_cluster(st, 1);
+		st->ops->housekeep(st, 0);
+		st->ops->purge(st);
+		for (unsigned i = 1024; i < 4096; i++)
+			expect(st, i, i / 512 % 2 ? 1 : 2, MIXED);
+		_exit(store_ram_check(st) ? 1 : 0);
+	}
+	for (unsigned c = 0; c < 8; c++)
+		write_cluster(st, 0, c, 3, MIXED);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	for (unsigned i = 0; i < 4096; i++)
+		expect(st, i, 3, MIXED);
+	check(st);
+	store_close(st);
+}
+
+/*
+ * Eight threads and a housekeeper.  Clusters 0 to 15 are shared: thread t owns the slots that are t
+ * modulo 8; 16 to 31 belong to one thread each two, which frees them whole.
+ */
+#define THREADS 8U
+#define SHARED 16U
+#define CLUSTERS 32U
+#define OPS (SANITIZED ? 700 : 4000)
+
+struct shared {
+	struct store *st;
+	u32 version[CLUSTERS * CLUSTER];
+	_Atomic bool stop;
+	_Atomic unsigned errors;
+};
+
+struct thread {
+	pthread_t id;
+	struct shared *s;
+	unsigned nr;
+	u64 rng;
+	u8 *pages, *want;
+};
+
+static unsigned next(struct thread *t)
+{
+	t->rng ^= t->rng << 13;
+	t->rng ^= t->rng >> 7;
+	t->rng ^= t->rng << 17;
+	return (unsigned)(t->rng >> 20) & 0xffffff;
+}
+
+static unsigned pick(struct thread *t, u64 *slots)
+{
+	unsigned n = 1 + next(t) % 32, c = next(t) % SHARED;
+	unsigned first = next(t) % (CLUSTER / THREADS), i;
+
+	if (next(t) & 1) {
+		c = SHARED + t->nr * 2 + next(t) % 2;
+		n = 1 + next(t) % CLUSTER;
+		for (i = 0; i < n; i++)
+			slots[i] = c * CLUSTER + i;
+		return n;
+	}
+	for (i = 0; i < n && first + i < CLUSTER / THREADS; i++)
+		slots[i] = c * CLUSTER + (first + i) * THREADS + t->nr;
+	return i;
+}
+
+static enum kind kind_of(u32 version)
+{
+	return (enum kind)(version % 7 < NR_KINDS ? version % 7 : MIXED);
+}
+
+static void *worker_main(void *arg)
+{
+	struct thread *t = arg;
+	struct store *st = t->s->st;
+	u64 slots[CLUSTER];
+	void *p[CLUSTER];
+	u32 version = t->nr;
+
+	for (unsigned i = 0; i < CLUSTER; i++)
+		p[i] = t->pages + i * PAGE_SIZE;
+	for (unsigned op = 0; op < OPS; op++) {
+		unsigned n = pick(t, slots), what = next(t) % 8;
+		int ret, err = 0;
+
+		if (what < 3) {
+			for (unsigned i = 0; i < n; i++) {
+				fill(p[i], slots[i], version + i, kind_of(version + i));
+				t->s->version[slots[i]] = version + i;
+			}
+			ret = st->ops->write(st, t->nr, slots, (const void *const *)p, n);
+			if (ret != (int)n)
+				t->s->errors++;
+			version += n;
+		} else if (what < 6) {
+			while (n && !t->s->version[slots[n - 1]])
+				n--;
+			for (unsigned i = 0; i < n; i++)
+				if (!t->s->version[slots[i]])
+					n = i;
+			ret = st->ops->read(st, t->nr, slots, p, n, &err);
+			if (ret != (int)n)
+				t->s->errors++;
+			for (int i = 0; i < ret; i++) {
+				u32 v = t->s->version[slots[i]];
+
+				fill(t->want, slots[i], v, kind_of(v));
+				if (memcmp(t->want, p[i], PAGE_SIZE))
+					t->s->errors++;
+			}
+		} else if (slots[0] >= SHARED * CLUSTER && what == 7) {
+			st->ops->invalidate_cluster(st, slots[0] / CLUSTER);
+			memset(&t->s->version[slots[0]], 0, CLUSTER * sizeof(u32));
+		} else {
+			for (unsigned i = 0; i < n; i++) {
+				st->ops->invalidate(st, slots[i], 1);
+				t->s->version[slots[i]] = 0;
+			}
+		}
+	}
+	return NULL;
+}
+
+static void *housekeeper_main(void *arg)
+{
+	struct thread *t = arg;
+	struct store *st = t->s->st;
+	struct store_stat s;
+
+	while (!t->s->stop) {
+		for (unsigned i = 0; i < 20; i++)
+			st->ops->housekeep(st, t->nr);
+		if (next(t) % 8 == 0)
+			st->ops->purge(st);
+		st->ops->stat(st, &s);
+		usleep(200);
+	}
+	return NULL;
+}
+
+static void stress(struct store_ram_options o)
+{
+	static struct thread t[THREADS + 1];
+	static struct shared s;
+	u64 pool = arena_bytes(ARENA_POOL);
+	struct store_stat stat;
+
+	o.nr_slots = CLUSTERS * CLUSTER;
+	o.nr_workers = THREADS + 1;
+	o.verify = true;
+	memset(&s, 0, sizeof(s));
+	s.st = open_ram(o);
+	for (unsigned i = 0; i <= THREADS; i++) {
+		t[i] = (struct thread){ .s = &s, .nr = i, .rng = 88172645463325252ULL + i * 77777 };
+		t[i].pages = arena_map(CLUSTER * PAGE_SIZE);
+		t[i].want = arena_map(PAGE_SIZE);
+		pthread_create(&t[i].id, NULL, i < THREADS ? worker_main : housekeeper_main, &t[i]);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(t[i].id, NULL);
+	s.stop = true;
+	pthread_join(t[THREADS].id, NULL);
+	assert_int_equal(s.errors, 0);
+	check(s.st);
+	for (u64 slot = 0; slot < CLUSTERS * CLUSTER; slot++) {
+		if (s.version[slot])
+			expect(s.st, slot, s.version[slot], kind_of(s.version[slot]));
+		else
+			assert_int_equal(read_one(s.st, slot), -ENODATA);
+	}
+	assert_true(stat_of(s.st).segments_compacted > 0);
+	s.st->ops->invalidate(s.st, 0, CLUSTERS * CLUSTER);
+	check(s.st);
+	s.st->ops->purge(s.st);
+	s.st->ops->stat(s.st, &stat);
+	assert_int_equal(stat.memory_bytes, 0);
+	assert_int_equal(stat.io_errors, 0);
+	assert_true(arena_bytes(ARENA_POOL) == pool);
+	store_close(s.st);
+	for (unsigned i = 0; i <= THREADS; i++) {
+		arena_unmap(t[i].pages, CLUSTER * PAGE_SIZE);
+		arena_unmap(t[i].want, PAGE_SIZE);
+	}
+}
+
+static void test_threads(void **state)
+{
+	stress((struct store_ram_options){ 0 });
+}
+
+static void test_threads_inline(void **state)
+{
+	stress((struct store_ram_options){ .purge_inline = true });
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_corruption),
+		cmocka_unit_test(test_unverified),
+		cmocka_unit_test(test_zstd),
+		cmocka_unit_test(test_invalidate_cluster),
+		cmocka_unit_test(test_scattered),
+		cmocka_unit_test(test_memory_returns),
+		cmocka_unit_test(test_compaction),
+		cmocka_unit_test(test_max_bytes),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_threads_inline),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
