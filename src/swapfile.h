@@ -61,18 +61,19 @@ struct swapfile {
 	enum swap_free_mode free_mode;
 	/*
 	 * The reclaim step: drop the cached page of a slot that is left "cache only".  Returns the
-	 * number of slots (from `entry` on) of the folio that was dropped from the cache, or 0 when it
-	 * is busy (its owner will free the slot).  Called without locks.  NULL: nothing is droppable.
+	 * number of slots (from `entry` on) of the folio that was dropped from the cache, or 0 when
+	 * it is busy (its owner will free the slot).  Called without locks.  NULL: nothing is
+	 * droppable.
 	 *
 	 * With n > 0 the SWAP_HAS_CACHE of those n slots (of one cluster) passes to the swap file,
-	 * which drops it and frees those whose count is 0; of slots of the folio in front of `entry`
-	 * the callback drops it itself (swapcache_free).  As no lock is held, the slot may have been
-	 * freed and taken anew since: look it up in the cache, and check with the folio locked that
-	 * swap_count is 0.
+	 * which drops it and frees those whose count is 0; of slots of the folio in front of
+	 * `entry` the callback drops it itself (swapcache_free).  As no lock is held, the slot may
+	 * have been freed and taken anew since: look it up in the cache, and check with the folio
+	 * locked that swap_count is 0.
 	 */
 	unsigned (*cache_drop)(void *ctx, swp_entry_t entry);
-	/* Group uncharge, once a batch; NULL while there is one group.  Group 0: owner never recorded.
-	 * Called with the cluster's lock held: must not come back here. */
+	/* Group uncharge, once a batch; NULL while there is one group.  Group 0: owner never
+	 * recorded.  Called with the cluster's lock held: must not come back here. */
 	void (*uncharge)(void *ctx, u16 group, unsigned nr);
 	void *ctx;
 	_Atomic bool groups; /* swapfile_enable_groups was called: later areas record owners too */
@@ -120,8 +121,8 @@ void swapcache_free(struct swapfile *sf, swp_entry_t e, unsigned nr);
 
 /*
  * Drops one page-table reference from each of nr consecutive slots, as SEEDS.md section 1
- * describes; free_mode chooses the batched or the per-entry path.  A run that ends past the area, or
- * has a slot without references, is reported (bad_frees, one log line) and nothing is freed.
+ * describes; free_mode chooses the batched or the per-entry path.  A run that ends past the area,
+ * or has a slot without references, is reported (bad_frees, one log line) and nothing is freed.
  */
 void free_swap_and_cache_nr(struct swapfile *sf, swp_entry_t e, unsigned nr);
 
