@@ -97,7 +97,9 @@ void bench_pswap_worker(const struct bench_req *req, struct bench_sample *s)
 			opt.flags |= PSWAP_COUNT_RESIDENT;
 	} else {
 		/* Nothing but the timed calls is to cause work, and all of it stays in memory as
-		 * it does with zram. */
+		 * it does with zram: pages that do not compress too, which pswap's pool takes
+		 * only while it is not counted. */
+		opt.flags |= PSWAP_COUNT_RESIDENT;
 		opt.memory_limit = 4 * req->size + (1UL << 30);
 		opt.stores = ram_only;
 		opt.n_stores = 1;
