@@ -28,13 +28,6 @@ static void usage(FILE *f)
 	fputs("\n`pswap COMMAND --help` has the options, pswap(1) the rest.\n", f);
 }
 
-#ifdef PS_NO_BENCH
-int cmd_bench(int argc, char **argv)
-{
-	cli_fail("bench: not in this build");
-}
-#endif
-
 int main(int argc, char **argv)
 {
 	if (argc < 2)
