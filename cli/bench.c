@@ -337,6 +337,25 @@ static void plan_sets(struct bench_result *r, const struct peer *peer, const cha
 			 peer_look(peer)->algorithm);
 }
 
+/* Says so when the engine did not come back to where it began. */
+static void note_left(struct bench_result *r, const struct bench_set *set)
+{
+	char text[BENCH_WHY];
+
+	for (unsigned i = 0; i < set->n; i++) {
+		const uint64_t *left = set->samples[i].left;
+
+		if (!(left[0] | left[1] | left[2]))
+			continue;
+		snprintf(text, sizeof(text),
+			 "left after the unmap: %lu slots, %lu frames, "
+			 "%lu segments",
+			 left[0], left[1], left[2]);
+		note(r, set->name, text);
+		return;
+	}
+}
+
 static void free_result(struct bench_result *r)
 {
 	for (unsigned i = 0; r && i < r->n_sets; i++)
@@ -379,12 +398,8 @@ static struct bench_result *run(enum bench_kind kind, const struct bench_opts *o
 				pool = shared->peak_pool_bytes;
 		}
 	}
-	for (unsigned i = 0; i < r->n_sets; i++) {
-		const struct bench_set *set = &r->sets[i];
-
-		if (!bench_side_kernel(set->side) && set->samples[set->n - 1].leaked)
-			note(r, set->name, "slots, frames or segments left after the unmap");
-	}
+	for (unsigned i = 0; i < r->n_sets; i++)
+		note_left(r, &r->sets[i]);
 	munmap(shared, sizeof(*shared));
 	return r;
 oom:

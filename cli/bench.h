@@ -85,7 +85,7 @@ struct bench_sample {
 	uint64_t peak_bytes; /* pswap: peak footprint; kernel: the cgroup's peak */
 	uint64_t limit_bytes;
 	uint64_t folios_out; /* kernel: folios of the set's size that were swapped out whole */
-	uint64_t leaked;     /* pswap: slots + frames + segments left after the unmap */
+	uint64_t left[3];    /* pswap: slots, frames, segments two seconds after the unmap */
 	char why[BENCH_WHY]; /* !ok: the reason, one line */
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "pswap.h"
@@ -130,9 +131,16 @@ void bench_pswap_worker(const struct bench_req *req, struct bench_sample *s)
 	if (mapped)
 		pswap_munmap(ps, addr, req->size);
 	pswap_purge(ps);
-	if (!pswap_stat(ps, &end)) {
+	for (unsigned i = 0; i < 100 && !pswap_stat(ps, &end); i++) {
 		s->pool_after_bytes = end.pool_bytes;
-		s->leaked = end.slots_used + end.frames_used + end.segments_used;
+		s->left[0] = end.slots_used;
+		s->left[1] = end.frames_used;
+		s->left[2] = end.segments_used;
+		if (!(s->left[0] | s->left[1] | s->left[2]))
+			break;
+		/* Engine threads may be at work on something still. */
+		usleep(20000);
+		pswap_purge(ps);
 	}
 	pswap_close(ps);
 }
