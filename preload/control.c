@@ -24,6 +24,7 @@
 #define ARM_POLL_MIN_NS 1000000LL
 #define ARM_POLL_MAX_NS 50000000LL
 #define FILL_BYTES_PER_NS 8 /* a program can touch no faster than this */
+#define SMALL_LIMIT MiB(64)
 #define RESCAN_NS 1000000000ULL
 
 static struct ps_ctx *control_ctx(void)
@@ -390,6 +391,11 @@ static int open_engine(void)
 	ps->cfg.count = G.count;
 	ps->cfg.nr_handlers = 2;
 	ps->cfg.nr_workers = MIN(MAX(G.cpus, 1U), PS_MAX_WORKERS);
+	/* With a small limit 2 MiB is a big step, and every writer has 2 MiB of its own. */
+	if (G.limit < SMALL_LIMIT) {
+		ps->cfg.no_thp = true;
+		ps->cfg.nr_workers = 1;
+	}
 	ps->cfg.uffd_want = UFFD_WANT_EVENTS | UFFD_WANT_FORK;
 	ps->cfg.foreign_program = true;
 	ps->stat = G.member;
@@ -424,6 +430,7 @@ static int start(bool restart)
 				     guard_stack + sizeof(guard_stack), guard_main, NULL, NULL);
 
 		ret = pid < 0 ? (int)pid : 0;
+		relaxed_store(&ps->stat->guard_pid, (u32)MAX(pid, 0));
 	}
 	return ret;
 }
@@ -433,6 +440,7 @@ void control_main(bool restart)
 	int ret;
 
 	G.engine_pid = (pid_t)sys_getpid();
+	relaxed_store(&G.member->engine_pid, (u32)G.engine_pid);
 	ret = start(restart);
 	if (ret) {
 		G.error = -ret;

@@ -16,9 +16,9 @@
 
 #include "stat.h"
 
-#define PS_ENV "PSWAP"
-#define PS_ENV_MAX 16384     /* longest value, its 0 included */
-#define PS_SHM_NAME "pswap"  /* of the memfd: /memfd:pswap in /proc/PID/maps */
+#define PS_ENV	     "PSWAP"
+#define PS_ENV_MAX   16384   /* longest value, its 0 included */
+#define PS_SHM_NAME  "pswap" /* of the memfd: /memfd:pswap in /proc/PID/maps */
 #define PS_LIMIT_MIN MiB(16)
 
 struct ps_config {

@@ -135,7 +135,7 @@ static struct ps_ctx *ctx_new(struct pswap *ps, unsigned id)
 	ctx->ps = ps;
 	ctx->id = id;
 	ctx->rng = 0x9e3779b9 ^ (id + 1) * 0x85ebca6b;
-	ctx->buf = arena_get_unit(ARENA_FRAME);
+	ctx->buf = arena_map(PS_BUF_PAGES * PAGE_SIZE);
 	ps->ctx[id] = ctx;
 	if (!ctx->buf || codec_init(&ctx->probe, CODEC_LZ4, 0))
 		return NULL;
@@ -212,8 +212,7 @@ void engine_close(struct pswap *ps)
 		if (!ctx)
 			continue;
 		codec_fini(&ctx->probe);
-		if (ctx->buf)
-			arena_put_unit(ARENA_FRAME, ctx->buf);
+		arena_unmap(ctx->buf, PS_BUF_PAGES * PAGE_SIZE);
 		arena_unmap(ctx, sizeof(*ctx));
 		ps->ctx[i] = NULL;
 	}

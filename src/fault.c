@@ -37,6 +37,8 @@ static unsigned put_pages(struct extent *e, unsigned i, unsigned n, const char *
 		if (ret > 0) {
 			done += ret >> PAGE_SHIFT;
 		} else if (ret == -EEXIST) {
+			/* Nothing was copied, so nobody was woken. */
+			uffd_wake(mm->uffd, pt_addr(e, i + done), PAGE_SIZE);
 			done++;
 		} else if (ret == -ENOENT && chunk > 1) {
 			/* A border of VMAs lies inside: COPY stops short of it (trap 3). */
@@ -325,20 +327,36 @@ static int map_huge(struct ps_ctx *ctx, struct extent *e, char *unit)
 static int read_back(struct ps_ctx *ctx, struct extent *e, unsigned i, unsigned s, unsigned end)
 {
 	struct pswap *ps = ctx->ps;
-	char *base = ctx->buf, *unit = NULL;
+	char *base = NULL, *unit = NULL;
 	bool huge = false;
 	unsigned n, got;
 	int err, ret;
 
-	n = collect_swapped(ctx, e, s, end);
-	if (!n)
-		return RETRY;
-	if (n == PTRS_PER_PMD && e->pmd == PMD_SWAP && ps->caps.move && !ps->cfg.no_thp &&
-	    !e->mm->foreign) {
+	if (end - s == PTRS_PER_PMD && e->pmd == PMD_SWAP && ps->caps.move && !ps->cfg.no_thp &&
+	    !e->mm->foreign)
 		unit = thp_get(ps, &huge);
-		if (unit && huge)
-			base = unit;
+	if (huge) {
+		base = unit;
+	} else if (end - s > PS_BUF_PAGES) {
+		/* What the buffer holds, around the fault. */
+		s = MAX(s, ALIGN_DOWN(i, PS_BUF_PAGES));
+		end = MIN(end, ALIGN_DOWN(i, PS_BUF_PAGES) + PS_BUF_PAGES);
 	}
+	n = collect_swapped(ctx, e, s, end);
+	if (!n) {
+		if (unit)
+			thp_put(ps, unit);
+		return RETRY;
+	}
+	if (huge && n < PTRS_PER_PMD) {
+		/* Rare: a slot is someone else's right now. Not by a huge page then. */
+		drop_cache_flags(ctx, 0, n);
+		thp_put(ps, unit);
+		return read_back(ctx, e, i, i, i + 1);
+	}
+	/* Pages go to base + their index in the extent. */
+	if (!huge)
+		base = ctx->buf - (size_t)s * PAGE_SIZE;
 	got = read_slots(ctx, n, base, &err);
 	if (got < n) {
 		drop_cache_flags(ctx, 0, n);
@@ -479,11 +497,13 @@ static int serve(struct ps_ctx *ctx, struct ps_mm *mm, struct extent *e, unsigne
 }
 
 /* How much the next fault may add: what throttling must leave room for. */
-static s64 worst_window(struct extent *e, bool huge_region)
+static s64 worst_window(struct extent *e)
 {
-	if (huge_region || e->proven == LEARN_DENSE || e->fill == 0)
+	if (e->mm->ps->cfg.no_thp)
+		return (s64)(PS_BUF_PAGES * PAGE_SIZE);
+	if (e->proven == LEARN_DENSE || e->fill == 0)
 		return (s64)PMD_SIZE;
-	return (s64)KiB(64);
+	return (s64)(PS_BUF_PAGES * PAGE_SIZE);
 }
 
 bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
@@ -502,7 +522,7 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 	}
 	relaxed_store(&ps->pending_events, 0);
 	if (!wp)
-		reclaim_throttle(ctx, worst_window(e, false));
+		reclaim_throttle(ctx, worst_window(e));
 	ps_mutex_lock(&e->io);
 	if (wp) {
 		/* Taking the lock waited for the page-out that write-protected it to end. */

@@ -137,13 +137,12 @@ void learn_fill(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, uns
 	struct extent *prev = pt_find(e->mm, e->addr - 1);
 	unsigned w;
 
-	(void)ctx;
 	if (flags & REGION_RANDOM) {
 		*start = i;
 		*end = i + 1;
 		return;
 	}
-	if (!(flags & REGION_NOHUGE) && e->fill == 0 &&
+	if (!(flags & REGION_NOHUGE) && !ctx->ps->cfg.no_thp && e->fill == 0 &&
 	    ((flags & REGION_HUGE) || (prev && prev->full))) {
 		e->fill = ARRAY_SIZE(pages);
 		e->full = true;
@@ -158,6 +157,8 @@ void learn_fill(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, uns
 		if (w == PTRS_PER_PMD)
 			e->full = true;
 	}
+	if (ctx->ps->cfg.no_thp)
+		w = MIN(w, PS_BUF_PAGES);
 	*start = ALIGN_DOWN(i, w);
 	*end = *start + w;
 }

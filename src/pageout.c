@@ -266,9 +266,52 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 
 /* ---- to a store ---- */
 
+/* The pages of f that still are in the swap cache: their indexes to ctx->index. */
+static unsigned collect_cached(struct ps_ctx *ctx, struct extent *e)
+{
+	unsigned n = 0;
+
+	ps_mutex_lock(&e->lock);
+	for (unsigned i = 0; i < PTRS_PER_PMD; i++)
+		if (pte_kind(pte_get(e, i)) == PTE_CACHED)
+			ctx->index[n++] = i;
+	ps_mutex_unlock(&e->lock);
+	return n;
+}
+
+/*
+ * Makes pages [from, from + n) of ctx->index readable at ctx->pages.  A huge page is read in place;
+ * small pages that were just moved are dear to touch, the kernel's own map of them is not (FACTS), so
+ * they are copied out first.
+ */
+static void stage_pages(struct ps_ctx *ctx, struct frame *f, unsigned from, unsigned n)
+{
+	struct iovec remote[PS_BUF_PAGES], local = { ctx->buf, n * PAGE_SIZE };
+	unsigned iovs = 0;
+
+	for (unsigned k = from; k < from + n; k++)
+		ctx->pages[k] = f->mem + ctx->index[k] * PAGE_SIZE;
+	if (f->huge)
+		return;
+	for (unsigned k = from; k < from + n; iovs++) {
+		unsigned run = 1;
+
+		while (k + run < from + n && ctx->index[k + run] == ctx->index[k] + run)
+			run++;
+		remote[iovs].iov_base = ctx->pages[k];
+		remote[iovs].iov_len = run * PAGE_SIZE;
+		k += run;
+	}
+	/* Not permitted (ptrace restrictions): read in place. */
+	if (sys_call6(SYS_process_vm_readv, ctx->ps->pid, SYS_ARG(&local), 1, SYS_ARG(remote), iovs,
+		      0) == (long)(n * PAGE_SIZE))
+		for (unsigned k = 0; k < n; k++)
+			ctx->pages[from + k] = ctx->buf + k * PAGE_SIZE;
+}
+
 /* The areas to begin with for these pages: past the RAM store when they would not shrink, or when
  * the pool has grown to all it may have. */
-static int choose_area(struct ps_ctx *ctx, void *const *pages, unsigned n, unsigned *first)
+static int choose_area(struct ps_ctx *ctx, struct frame *f, unsigned n, unsigned *first)
 {
 	struct pswap *ps = ctx->ps;
 	unsigned size = 0, seen = 0;
@@ -282,9 +325,11 @@ static int choose_area(struct ps_ctx *ctx, void *const *pages, unsigned n, unsig
 
 		if (k >= n)
 			break;
-		if (codec_same_filled(pages[k], &word))
+		if (f)
+			stage_pages(ctx, f, k, 1);
+		if (codec_same_filled(ctx->pages[k], &word))
 			continue;
-		c = codec_compress(&ctx->probe, pages[k], ctx->probe_out);
+		c = codec_compress(&ctx->probe, ctx->pages[k], ctx->probe_out);
 		size += c ? c : PAGE_SIZE;
 	}
 	if (size > seen * (PAGE_SIZE * 7 / 8) ||
@@ -298,49 +343,76 @@ static int choose_area(struct ps_ctx *ctx, void *const *pages, unsigned n, unsig
 	return 0;
 }
 
-/* Slots for n pages and their data. Returns how many, from the first, are written; their entries
- * in ctx->entries with the cache flag on. */
-static unsigned write_pages(struct ps_ctx *ctx, unsigned n)
+/* Slots for up to n pages, all in one area: entries to ctx->entries + done. Returns how many. */
+static unsigned alloc_slots(struct ps_ctx *ctx, unsigned first, unsigned done, unsigned n)
+{
+	struct swapfile *sf = &ctx->ps->swap;
+	swp_entry_t *ents = ctx->entries + done;
+	unsigned got;
+
+	if (n == PTRS_PER_PMD && swap_alloc_order(sf, first, ctx->id, 9, ents) == 0) {
+		for (got = 1; got < PTRS_PER_PMD; got++)
+			ents[got].val = ents[0].val + got;
+		return got;
+	}
+	got = swap_alloc_pages(sf, first, ctx->id, n, ents);
+	for (unsigned k = 1; k < got; k++) {
+		if (swp_type(ents[k]) == swp_type(ents[0]))
+			continue;
+		for (unsigned j = k; j < got; j++)
+			swapcache_free(sf, ents[j], 1);
+		return k;
+	}
+	return got;
+}
+
+/* Writes pages [done, done + got) to the slots allocated for them, a buffer at a time. Returns how
+ * many; the slots of the others are free again. */
+static unsigned write_slots(struct ps_ctx *ctx, struct frame *f, unsigned done, unsigned got)
+{
+	struct swapfile *sf = &ctx->ps->swap;
+	swp_entry_t *ents = ctx->entries + done;
+	struct store *st = swap_store(sf, ents[0]);
+	unsigned w = 0;
+
+	for (unsigned k = 0; k < got; k++)
+		ctx->slots[k] = swp_offset(ents[k]);
+	while (w < got) {
+		unsigned n = f && !f->huge ? MIN(got - w, PS_BUF_PAGES) : got - w;
+		int ret;
+
+		if (f)
+			stage_pages(ctx, f, done + w, n);
+		ret = st->ops->write(st, ctx->id, ctx->slots + w,
+				     (const void *const *)ctx->pages + done + w, n);
+		w += MAX(ret, 0);
+		if (ret < (int)n)
+			break;
+	}
+	for (unsigned k = w; k < got; k++)
+		swapcache_free(sf, ents[k], 1);
+	return w;
+}
+
+/* Slots for n pages (of frame f, at ctx->index; or at ctx->pages when f is NULL) and their data.
+ * Returns how many, from the first, are written; their entries in ctx->entries, cache flag on. */
+static unsigned write_pages(struct ps_ctx *ctx, struct frame *f, unsigned n)
 {
 	struct pswap *ps = ctx->ps;
 	unsigned first, done = 0;
 
-	if (choose_area(ctx, ctx->pages, n, &first))
+	if (choose_area(ctx, f, n, &first))
 		return 0;
 	while (done < n && first < ps->nr_stores) {
-		swp_entry_t *ents = ctx->entries + done;
-		unsigned got, type;
-		struct store *st;
-		int w;
+		unsigned got = alloc_slots(ctx, first, done, n - done), type, w;
 
-		if (n - done == PTRS_PER_PMD &&
-		    swap_alloc_order(&ps->swap, first, ctx->id, 9, ents) == 0) {
-			for (got = 1; got < PTRS_PER_PMD; got++)
-				ents[got].val = ents[0].val + got;
-		} else {
-			got = swap_alloc_pages(&ps->swap, first, ctx->id, n - done, ents);
-		}
 		if (!got)
-			return done;
-		/* Entries of one area at a time: the store is that area's. */
-		type = swp_type(ents[0]);
-		for (unsigned k = 0; k < got; k++) {
-			if (swp_type(ents[k]) != type) {
-				for (unsigned j = k; j < got; j++)
-					swapcache_free(&ps->swap, ents[j], 1);
-				got = k;
-				break;
-			}
-			ctx->slots[k] = swp_offset(ents[k]);
-		}
-		st = swap_store(&ps->swap, ents[0]);
-		w = st->ops->write(st, ctx->id, ctx->slots, (const void *const *)ctx->pages + done,
-				   got);
-		for (unsigned k = MAX(w, 0); k < got; k++)
-			swapcache_free(&ps->swap, ents[k], 1);
-		if (w < (int)got)
+			break;
+		type = swp_type(ctx->entries[done]);
+		w = write_slots(ctx, f, done, got);
+		done += w;
+		if (w < got)
 			first = type + 1;
-		done += MAX(w, 0);
 	}
 	return done;
 }
@@ -348,53 +420,12 @@ static unsigned write_pages(struct ps_ctx *ctx, unsigned n)
 int swap_out_page(struct ps_ctx *ctx, const void *page, swp_entry_t *entry)
 {
 	ctx->pages[0] = (void *)(uintptr_t)page;
-	if (write_pages(ctx, 1) != 1)
+	if (write_pages(ctx, NULL, 1) != 1)
 		return -ENOSPC;
 	*entry = ctx->entries[0];
 	swap_duplicate(&ctx->ps->swap, *entry, 1);
 	swapcache_free(&ctx->ps->swap, *entry, 1);
 	return 0;
-}
-
-/* The pages of f that still are in the swap cache: their indexes to ctx->index, where they can be
- * read to ctx->pages. */
-static unsigned collect_cached(struct ps_ctx *ctx, struct extent *e)
-{
-	struct frame *f = e->frame;
-	struct iovec local[PTRS_PER_PMD], remote[PTRS_PER_PMD];
-	unsigned n = 0, iovs = 0;
-	size_t total = 0;
-	long ret;
-
-	ps_mutex_lock(&e->lock);
-	for (unsigned i = 0; i < PTRS_PER_PMD; i++)
-		if (pte_kind(pte_get(e, i)) == PTE_CACHED)
-			ctx->index[n++] = i;
-	ps_mutex_unlock(&e->lock);
-	for (unsigned k = 0; k < n; k++)
-		ctx->pages[k] = f->mem + ctx->index[k] * PAGE_SIZE;
-	if (f->huge)
-		return n;
-	/* Small pages just moved are dear to touch; the kernel's own map is not (FACTS). */
-	for (unsigned k = 0; k < n;) {
-		unsigned run = 1;
-
-		while (k + run < n && ctx->index[k + run] == ctx->index[k] + run)
-			run++;
-		remote[iovs].iov_base = ctx->pages[k];
-		local[iovs].iov_base = ctx->buf + ctx->index[k] * PAGE_SIZE;
-		local[iovs].iov_len = remote[iovs].iov_len = run * PAGE_SIZE;
-		total += run * PAGE_SIZE;
-		iovs++;
-		k += run;
-	}
-	ret = sys_call6(SYS_process_vm_readv, ctx->ps->pid, SYS_ARG(local), iovs, SYS_ARG(remote),
-			iovs, 0);
-	if (ret == (long)total)
-		for (unsigned k = 0; k < n; k++)
-			ctx->pages[k] = ctx->buf + ctx->index[k] * PAGE_SIZE;
-	/* Not permitted (ptrace restrictions): read in place. */
-	return n;
 }
 
 static bool whole_cluster(struct ps_ctx *ctx, unsigned n)
@@ -451,7 +482,7 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		goto out;
 	n = collect_cached(ctx, e);
 	if (n) {
-		w = write_pages(ctx, n);
+		w = write_pages(ctx, f, n);
 		if (w)
 			stat_add(ps->stat, pages_out, install(ctx, e, w));
 		else

@@ -68,6 +68,8 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	*progress = false;
 	if (relaxed_load(&ps->locked_all))
 		return 0;
+	/* Handlers take out, workers write: each writer has a segment of its own open. */
+	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
 	if (!full && (relaxed_load(&ps->cache.nr_pages) > inactive_target(ps) ||
 		      relaxed_load(&ps->lru.nr[LRU_ACTIVE]) == 0))
 		n = try_write(ctx);

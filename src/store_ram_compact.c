@@ -99,7 +99,11 @@ static bool pick_victims(struct ram_store *rs)
 {
 	struct compactor *k = &rs->comp;
 	bool pressed = relaxed_load(&rs->pressed);
-	u32 limit = pressed ? SEG_SIZE / 4 * 3 : SEG_SIZE / 2;
+	u64 held = relaxed_load(&rs->nr_segs) * SEG_SIZE, used = relaxed_load(&rs->used_bytes);
+	/* Under half live: always. More, when dead space adds up to an eighth of the pool: it counts
+	 * against the program's limit, and moving costs less than thrashing. */
+	bool wasteful = held > used && held - used > held / 8;
+	u32 limit = pressed || wasteful ? SEG_SIZE / 8 * 7 : SEG_SIZE / 2;
 	u32 n, left;
 	u64 live = 0;
 

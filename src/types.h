@@ -173,6 +173,8 @@ struct lru {
 #define PS_MAX_WORKERS 4
 #define PS_NR_CTX (PS_MAX_HANDLERS + PS_MAX_WORKERS + 2) /* + control, + caller of the API */
 
+#define PS_BUF_PAGES 64U /* 256 KiB at a time, so that small limits are not eaten by buffers */
+
 /* One for each thread of the engine; `id` is the worker number for stores and allocation. */
 struct ps_ctx {
 	struct pswap *ps;
@@ -180,7 +182,7 @@ struct ps_ctx {
 	struct ps_mutex busy;		   /* signal mode: whose it is right now */
 	void (*main)(struct ps_ctx *ctx); /* body of its thread */
 	char *stack;			   /* run mode */
-	char *buf;	/* 2 MiB: pages read back, or copied out of a frame */
+	char *buf;	/* PS_BUF_PAGES: pages read back, or copied out of a frame */
 	u64 slots[PTRS_PER_PMD];
 	swp_entry_t entries[PTRS_PER_PMD];
 	void *pages[PTRS_PER_PMD];
