@@ -159,7 +159,8 @@ void cli_parse(const struct argp *argp, const char *name, int argc, char **argv,
 	       void *input)
 {
 	/* argp's own messages take two lines and do not say what the options are. */
-	unsigned flags = ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | (in_order ? ARGP_IN_ORDER : 0);
+	unsigned flags =
+		ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT | (in_order ? ARGP_IN_ORDER : 0);
 	struct tracked t = { argp, input, 1 };
 	struct argp outer = { .options = argp->options, .parser = parse_tracked };
 

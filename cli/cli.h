@@ -14,8 +14,8 @@
 #include "config.h"
 
 /* Exit statuses, as env(1) and nice(1) have them. */
-#define EXIT_PSWAP 125	   /* pswap itself failed */
-#define EXIT_CANNOT 126	   /* CMD was found but cannot be executed */
+#define EXIT_PSWAP     125 /* pswap itself failed */
+#define EXIT_CANNOT    126 /* CMD was found but cannot be executed */
 #define EXIT_NOT_FOUND 127 /* CMD was not found */
 
 /* Subcommands. argv[0] is the subcommand's name; the return value is the exit status. */
@@ -26,10 +26,10 @@ int cmd_top(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 /*
- * args.c.  Parses like argp_parse, with two differences: anything wrong is one line on standard error that
- * names the option and what it takes, exit status 125; and parsing stops at the first argument
- * that is not an option when in_order is set.  `name` is the subcommand's ("run").  The parser
- * function reports a bad value with cli_fail().
+ * args.c.  Parses like argp_parse, with two differences: anything wrong is one line on standard
+ * error that names the option and what it takes, exit status 125; and parsing stops at the first
+ * argument that is not an option when in_order is set.  `name` is the subcommand's ("run").  The
+ * parser function reports a bad value with cli_fail().
  */
 void cli_parse(const struct argp *argp, const char *name, int argc, char **argv, bool in_order,
 	       void *input);
@@ -46,17 +46,17 @@ struct memory_limit {
 	char from[256]; /* where it comes from, for people */
 };
 void limit_of_machine(struct memory_limit *l);
-/* A directory for the file store that is writable and not in memory: $TMPDIR, else /var/tmp; NULL. */
+/* A directory for the file store, writable and not in memory: $TMPDIR, else /var/tmp, else NULL. */
 const char *limit_file_dir(void);
 bool limit_is_tmpfs(const char *path);
 
 /* exe.c */
 enum exe_kind {
-	EXE_DYNAMIC,  /* a dynamic program of this architecture, with glibc's loader */
-	EXE_STATIC,   /* statically linked */
-	EXE_SECURE,   /* set-user-id, set-group-id or file capabilities: the loader ignores LD_PRELOAD */
-	EXE_FOREIGN,  /* 32 bits, another architecture, or another loader than glibc's */
-	EXE_UNKNOWN,  /* not an ELF file; the kernel will know what to do */
+	EXE_DYNAMIC, /* a dynamic program of this architecture, with glibc's loader */
+	EXE_STATIC,  /* statically linked */
+	EXE_SECURE,  /* set-user-id, set-group-id or file capabilities: LD_PRELOAD is ignored */
+	EXE_FOREIGN, /* 32 bits, another architecture, or another loader than glibc's */
+	EXE_UNKNOWN, /* not an ELF file; the kernel will know what to do */
 };
 struct exe {
 	char path[4096];    /* what is executed */
@@ -81,7 +81,7 @@ struct uffd_probe {
 	bool event_fork; /* needs CAP_SYS_PTRACE */
 	u64 features;	 /* UFFDIO_API's answer */
 	u64 ioctls;
-	bool move, poison, wp_async; /* features, by name */
+	bool move, poison, wp_async;	 /* features, by name */
 	int error_syscall, error_device; /* errno of each way that failed */
 };
 void uffd_probe(struct uffd_probe *p);
@@ -100,7 +100,8 @@ void shm_drain_log(struct ps_shm *shm, u32 *tail);
 
 /*
  * sample.c: the footprint of a tree as seen from outside.  Members with an engine publish their own
- * figures; for the others, and for processes that never joined (static ones, say), `pswap run` looks.
+ * figures; for the others, and for processes that never joined (static ones, say), `pswap run`
+ * looks.
  */
 struct sample_proc {
 	pid_t pid;
@@ -114,9 +115,9 @@ struct sampler {
 	u64 due_ns, interval_ns;
 	unsigned nr_procs;
 	struct sample_proc procs[256]; /* that never joined; later ones only enter the sums */
-	u64 others_bytes; /* footprint of those, in the last round */
-	/* starttime of members that had ended before the last round in which CMD was alive: their gauges
-	 * say nothing about the end of the tree. */
+	u64 others_bytes;	       /* footprint of those, in the last round */
+	/* starttime of members that had ended before the last round in which CMD was alive: their
+	 * gauges say nothing about the end of the tree. */
 	u64 gone[PS_SHM_MEMBERS];
 };
 void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root);

@@ -8,7 +8,9 @@
 
 #include "cli.h"
 
-enum { OPT_JSON = 0x100 };
+enum {
+	OPT_JSON = 0x100
+};
 
 struct report {
 	struct utsname uts;
@@ -64,7 +66,8 @@ static void examine(struct report *r)
 	memset(r, 0, sizeof(*r));
 	uname(&r->uts);
 	uffd_probe(&r->uffd);
-	first_line("/proc/sys/vm/unprivileged_userfaultfd", r->unprivileged, sizeof(r->unprivileged));
+	first_line("/proc/sys/vm/unprivileged_userfaultfd", r->unprivileged,
+		   sizeof(r->unprivileged));
 	first_line("/sys/kernel/mm/transparent_hugepage/enabled", r->thp, sizeof(r->thp));
 	chosen(r->thp);
 	if (!access("/sys/class/zram-control", F_OK) || !access("/sys/block/zram0", F_OK))
@@ -110,16 +113,19 @@ static void print_text(const struct report *r)
 	printf("kernel        %s %s, %ld CPUs\n", r->uts.sysname, r->uts.release, r->cpus);
 	printf("userfaultfd   %s; vm.unprivileged_userfaultfd=%s\n", access_text(r->uffd.access),
 	       *r->unprivileged ? r->unprivileged : "?");
-	printf("  move        %s\n", r->uffd.move ? "yes" :
-				     "no (before Linux 6.8): API regions work; run mode only for programs "
-				     "without O_DIRECT, io_uring and vmsplice");
-	printf("  fork events %s\n", r->uffd.event_fork ? "yes" : "no (needs CAP_SYS_PTRACE): by hooks");
+	printf("  move        %s\n",
+	       r->uffd.move ? "yes"
+			    : "no (before Linux 6.8): API regions work; run mode only for programs "
+			      "without O_DIRECT, io_uring and vmsplice");
+	printf("  fork events %s\n",
+	       r->uffd.event_fork ? "yes" : "no (needs CAP_SYS_PTRACE): by hooks");
 	printf("  poison      %s\n", yes(r->uffd.poison));
 	printf("  wp async    %s\n", yes(r->uffd.wp_async));
 	printf("huge pages    %s\n", *r->thp ? r->thp : "not in this kernel");
 	printf("zram          %s (only the peer of `pswap bench`)\n", r->zram);
 	printf("memory        %s, from %s\n", cli_size(r->limit.bytes), r->limit.from);
-	printf("file store    %s\n", r->file_dir ? r->file_dir : "no directory on disk that can be written");
+	printf("file store    %s\n",
+	       r->file_dir ? r->file_dir : "no directory on disk that can be written");
 	if (r->can_run)
 		printf("pswap run     works; without -m its limit would be %s, stores: ram%s%s\n",
 		       cli_size(r->run_limit), r->file_dir ? ", a file in " : "",
@@ -132,10 +138,11 @@ static void print_text(const struct report *r)
 static void print_json(const struct report *r)
 {
 	json_t *o = json_object();
-	json_t *u = json_pack("{s:s,s:s,s:b,s:b,s:b,s:b,s:I}", "access", access_word(r->uffd.access),
-			      "unprivileged", r->unprivileged, "move", r->uffd.move, "event_fork",
-			      r->uffd.event_fork, "poison", r->uffd.poison, "wp_async",
-			      r->uffd.wp_async, "features", (json_int_t)r->uffd.features);
+	json_t *u =
+		json_pack("{s:s,s:s,s:b,s:b,s:b,s:b,s:I}", "access", access_word(r->uffd.access),
+			  "unprivileged", r->unprivileged, "move", r->uffd.move, "event_fork",
+			  r->uffd.event_fork, "poison", r->uffd.poison, "wp_async",
+			  r->uffd.wp_async, "features", (json_int_t)r->uffd.features);
 
 	json_object_set_new(o, "kernel", json_string(r->uts.release));
 	json_object_set_new(o, "cpus", json_integer(r->cpus));
@@ -162,7 +169,8 @@ int cmd_doctor(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse_arg,
-		.doc = "Says what this machine lets pswap do. Exit status 0 when `pswap run` works here, else 1.",
+		.doc = "Says what this machine lets pswap do. Exit status 0 when `pswap run` works "
+		       "here, else 1.",
 	};
 	struct report r;
 	bool json = false;

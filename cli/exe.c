@@ -164,7 +164,7 @@ int exe_find(const char *cmd, struct exe *x)
 		}
 		close(fd);
 		if (n < 2 || memcmp(head, "#!", 2)) {
-			/* Not for the kernel (unless binfmt_misc knows it): execvp gives it to sh. */
+			/* Not for the kernel, unless binfmt_misc knows it: for sh. */
 			if (depth)
 				return 0;
 			x->needs_shell = true;
@@ -181,11 +181,12 @@ const char *exe_unswapped_reason(const struct exe *x)
 {
 	switch (x->kind) {
 	case EXE_STATIC:
-		return "is statically linked, so it runs unswapped (dynamic programs that it starts are "
-		       "swapped); link it dynamically, or use libpswap in it";
+		return "is statically linked, so it runs unswapped (dynamic programs that it "
+		       "starts are swapped); link it dynamically, or use libpswap in it";
 	case EXE_SECURE:
-		return "changes user, group or capabilities when it starts, so it runs unswapped; use a "
-		       "copy without the set-id bits and file capabilities, or run it as their owner";
+		return "changes user, group or capabilities when it starts, so it runs unswapped; "
+		       "use a copy without the set-id bits and file capabilities, or run it as "
+		       "their owner";
 	case EXE_FOREIGN:
 		return "is not a 64-bit program of this architecture that uses glibc, so it runs "
 		       "unswapped; use a build of it that is";

@@ -15,8 +15,8 @@
 
 #include "cli.h"
 
-#define TMPFS_MAGIC 0x01021994
-#define RAMFS_MAGIC 0x858458f6
+#define TMPFS_MAGIC	0x01021994
+#define RAMFS_MAGIC	0x858458f6
 #define HUGETLBFS_MAGIC 0x958458f6
 
 /* The number in a file, UINT64_MAX for "max" or anything unreadable. */

@@ -31,7 +31,8 @@ static void usage(FILE *f)
 int main(int argc, char **argv)
 {
 	if (argc < 2)
-		cli_fail("no command given; there are: run, stat, top, doctor, bench, --help, --version");
+		cli_fail("no command given; there are: run, stat, top, doctor, bench, --help, "
+			 "--version");
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(stdout);
 		return 0;
@@ -44,6 +45,7 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].fn(argc - 1, argv + 1);
 	}
-	cli_fail("unknown command '%s'; there are: run, stat, top, doctor, bench, --help, --version",
-		 argv[1]);
+	cli_fail(
+		"unknown command '%s'; there are: run, stat, top, doctor, bench, --help, --version",
+		argv[1]);
 }

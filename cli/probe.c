@@ -86,14 +86,15 @@ void uffd_probe(struct uffd_probe *p)
 
 void uffd_cure(const struct uffd_probe *p, char *buf, size_t size)
 {
-	const char *why = p->access == UFFD_USER_ONLY ?
-				  "userfaultfd serves only user-mode faults here" :
-			  p->error_syscall == ENOSYS && p->error_device == ENOENT ?
-				  "this kernel has no userfaultfd (or a sandbox hides it)" :
-				  "userfaultfd is not permitted here";
+	const char *why = p->access == UFFD_USER_ONLY
+				  ? "userfaultfd serves only user-mode faults here"
+			  : p->error_syscall == ENOSYS && p->error_device == ENOENT
+				  ? "this kernel has no userfaultfd (or a sandbox hides it)"
+				  : "userfaultfd is not permitted here";
 
 	snprintf(buf, size,
-		 "%s; in a container start it with --device /dev/userfaultfd (docker, podman), elsewhere "
-		 "as root: sysctl vm.unprivileged_userfaultfd=1, or make /dev/userfaultfd accessible",
+		 "%s; in a container start it with --device /dev/userfaultfd (docker, podman), "
+		 "elsewhere as root: sysctl vm.unprivileged_userfaultfd=1, or make "
+		 "/dev/userfaultfd accessible",
 		 why);
 }

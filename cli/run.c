@@ -15,8 +15,8 @@
 #include "cli.h"
 #include "store_spec.h"
 
-#define LIMIT_MOST (1ULL << 47) /* the address space of a process */
-#define FILE_FACTOR 8		/* default size of the file store, in limits */
+#define LIMIT_MOST  (1ULL << 47) /* the address space of a process */
+#define FILE_FACTOR 8		 /* default size of the file store, in limits */
 
 extern char **environ;
 
@@ -29,23 +29,28 @@ struct run_args {
 	char **cmd;
 };
 
-enum { OPT_COUNT = 0x100, OPT_PER_PROCESS };
+enum {
+	OPT_COUNT = 0x100,
+	OPT_PER_PROCESS
+};
 
 static const struct argp_option options[] = {
 	{ "memory", 'm', "SIZE|auto", 0,
-	  "limit of the whole process tree; auto (the default): the smallest cgroup limit up the tree, "
-	  "or the machine's memory, less a tenth; at least 16M",
+	  "limit of the whole process tree; auto (the default): the smallest cgroup limit up the "
+	  "tree, or the machine's memory, less a tenth; at least 16M",
 	  0 },
 	{ "count", OPT_COUNT, "all|resident", 0,
-	  "what the limit bounds: everything (the default), or resident pages only, as the kernel does "
-	  "with zram",
+	  "what the limit bounds: everything (the default), or resident pages only, as the kernel "
+	  "does with zram",
 	  0 },
 	{ "store", 's', "STORE", 0,
 	  "where pages go, in order of preference: ram[:codec=lz4|zstd[:LEVEL]][,max=SIZE], "
-	  "file[:PATH][,size=SIZE][,encrypt=on|off]; default: ram, then a file in $TMPDIR or /var/tmp",
+	  "file[:PATH][,size=SIZE][,encrypt=on|off]; default: ram, then a file in $TMPDIR or "
+	  "/var/tmp",
 	  0 },
 	{ "per-process", OPT_PER_PROCESS, NULL, 0, "the limit is of each process", 0 },
-	{ "stats", 'o', "FILE", 0, "write statistics as JSON when CMD has ended; -: standard error", 0 },
+	{ "stats", 'o', "FILE", 0, "write statistics as JSON when CMD has ended; -: standard error",
+	  0 },
 	{ "verbose", 'v', NULL, 0, "say what is done, and sum up at the end", 0 },
 	{ 0 },
 };
@@ -98,14 +103,16 @@ static u64 limit_of(const char *text, bool verbose)
 		limit_of_machine(&l);
 		v = (l.bytes - l.bytes / 10) & PAGE_MASK;
 		if (v < PS_LIMIT_MIN)
-			cli_fail("run: the limit of %s (%s) less a tenth is under the least, 16M", l.from,
-				 cli_size(l.bytes));
+			cli_fail("run: the limit of %s (%s) less a tenth is under the least, 16M",
+				 l.from, cli_size(l.bytes));
 		if (verbose)
 			cli_warn("limit %s: nine tenths of %s", cli_size(v), l.from);
 		return v;
 	}
 	if (ps_parse_size(text, &v) == -EINVAL)
-		cli_fail("run: --memory takes a size (a number with K, M, G or T) or auto, not '%s'", text);
+		cli_fail(
+			"run: --memory takes a size (a number with K, M, G or T) or auto, not '%s'",
+			text);
 	if (v < PS_LIMIT_MIN)
 		cli_fail("run: --memory takes at least 16M, not '%s'", text);
 	if (v >= LIMIT_MOST)
@@ -127,8 +134,8 @@ static const char *store_of(const char *text, u64 limit)
 	if (!*spec.path) {
 		dir = limit_file_dir();
 		if (!dir)
-			cli_fail("run: --store '%s': neither $TMPDIR nor /var/tmp is a directory on disk that "
-				 "can be written; give file:PATH",
+			cli_fail("run: --store '%s': neither $TMPDIR nor /var/tmp is a directory "
+				 "on disk that can be written; give file:PATH",
 				 text);
 	} else {
 		dir = spec.path;
@@ -148,14 +155,16 @@ static void default_stores(struct run_args *a)
 	if (limit_file_dir())
 		a->stores[a->nr_stores++] = "file";
 	else if (a->verbose)
-		cli_warn("no file store: neither $TMPDIR nor /var/tmp is a directory on disk that can be written");
+		cli_warn("no file store: neither $TMPDIR nor /var/tmp is a directory on disk that "
+			 "can be written");
 }
 
-/* The preloaded library: beside this program in a build directory, in ../lib/pswap when installed. */
+/* The preloaded library: beside this program (build directory), or in ../lib/pswap (installed). */
 static const char *preload_path(void)
 {
 	static char path[PATH_MAX];
-	static const char *const places[] = { "libpswap-preload.so", "../lib/pswap/libpswap-preload.so" };
+	static const char *const places[] = { "libpswap-preload.so",
+					      "../lib/pswap/libpswap-preload.so" };
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 40);
 	char *end;
 
@@ -167,8 +176,8 @@ static const char *preload_path(void)
 		strcpy(end, places[i]);
 		if (!access(path, R_OK)) {
 			if (strpbrk(path, " :"))
-				cli_fail("run: the path of the library, '%s', has a space or colon in it, "
-					 "which LD_PRELOAD cannot hold",
+				cli_fail("run: the path of the library, '%s', has a space or colon "
+					 "in it, which LD_PRELOAD cannot hold",
 					 path);
 			return path;
 		}
@@ -216,8 +225,8 @@ static FILE *open_stats(const char *path)
 
 	if (!path)
 		return NULL;
-	fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) :
-				 fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
+			       : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 	f = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!f)
 		cli_fail("run: --stats takes a file that can be written, not '%s': %s", path,
@@ -227,8 +236,8 @@ static FILE *open_stats(const char *path)
 
 static void summary(const struct tree_stat *t)
 {
-	cli_warn("limit %s, peak footprint %s (pool at most %s); out %s, in %s, swapped at the end %s; "
-		 "%llu faults, half within %.0f us",
+	cli_warn("limit %s, peak footprint %s (pool at most %s); out %s, in %s, swapped at the end "
+		 "%s; %llu faults, half within %.0f us",
 		 cli_size(t->limit_bytes), cli_size(t->peak_footprint_bytes),
 		 cli_size(t->peak_pool_bytes), cli_size(t->pages_out * PAGE_SIZE),
 		 cli_size(t->pages_in * PAGE_SIZE), cli_size(t->swapped_pages * PAGE_SIZE),
@@ -269,10 +278,11 @@ int cmd_run(int argc, char **argv)
 		.options = options,
 		.parser = parse_arg,
 		.args_doc = "[--] CMD [ARG...]",
-		.doc = "Runs CMD so that it and all it starts stay within a memory limit: what does not fit "
-		       "is compressed in memory or written to a file, and comes back when it is used.\v"
-		       "SIZE takes K, M, G, T (powers of 1024). The exit status is CMD's; 125: pswap failed, "
-		       "126: CMD cannot be executed, 127: CMD was not found.",
+		.doc = "Runs CMD so that it and all it starts stay within a memory limit: what "
+		       "does not fit is compressed in memory or written to a file, and comes back "
+		       "when it is used.\vSIZE takes K, M, G, T (powers of 1024). The exit status "
+		       "is CMD's; 125: pswap failed, 126: CMD cannot be executed, 127: CMD was not "
+		       "found.",
 	};
 	static struct exe exe;
 	static struct sampler sampler;

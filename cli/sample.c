@@ -10,10 +10,10 @@
 #include "sys.h"
 
 #define INTERVAL_FIRST 1000000ULL /* short programs want to be seen too */
-#define INTERVAL_MOST 50000000ULL
-#define COST_FACTOR 50	     /* looking may take 2 % of the time */
-#define ROLLUP_LEAST MiB(8)  /* below this, sharing is not worth the look at every page */
-#define MAX_DEPTH 64
+#define INTERVAL_MOST  50000000ULL
+#define COST_FACTOR    50     /* looking may take 2 % of the time */
+#define ROLLUP_LEAST   MiB(8) /* below this, sharing is not worth the look at every page */
+#define MAX_DEPTH      64
 
 struct round {
 	struct sampler *s;
@@ -101,8 +101,7 @@ static bool is_member(const struct ps_shm *shm, pid_t pid)
 	for (u32 i = 0; i < nr; i++) {
 		const struct ps_member *m = &shm->members[i];
 
-		if (relaxed_load(&m->pid) == (u32)pid &&
-		    relaxed_load(&m->state) != PS_MEMBER_ENDED)
+		if (relaxed_load(&m->pid) == (u32)pid && relaxed_load(&m->state) != PS_MEMBER_ENDED)
 			return true;
 		/* The engine of a member has no memory of its own. */
 		if (relaxed_load(&m->engine_pid) == (u32)pid ||
@@ -181,7 +180,8 @@ static void look_at_tree(struct round *r, pid_t pid, pid_t parent, int depth)
 	}
 	if (depth == MAX_DEPTH)
 		return;
-	/* Children of other threads than the first are rare, and join as members if they are dynamic. */
+	/* Children of other threads than the first are rare, and join as members if they are
+	 * dynamic. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -212,9 +212,9 @@ static void look(struct sampler *s)
 	for (u32 i = 0; i < MIN(relaxed_load(&s->shm->nr_members), PS_SHM_MEMBERS); i++) {
 		const struct ps_member *m = &s->shm->members[i];
 
-		s->gone[i] = relaxed_load(&m->state) == PS_MEMBER_ENDED ?
-				     relaxed_load(&m->starttime) :
-				     0;
+		s->gone[i] = relaxed_load(&m->state) == PS_MEMBER_ENDED
+				     ? relaxed_load(&m->starttime)
+				     : 0;
 	}
 }
 

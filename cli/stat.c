@@ -9,9 +9,16 @@
 
 #include "cli.h"
 
-enum { OPT_JSON = 0x100, OPT_PROMETHEUS };
+enum {
+	OPT_JSON = 0x100,
+	OPT_PROMETHEUS
+};
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_PROMETHEUS };
+enum format {
+	FORMAT_TEXT,
+	FORMAT_JSON,
+	FORMAT_PROMETHEUS
+};
 
 #define MAX_TREES 64
 
@@ -59,12 +66,14 @@ static void print_text(struct ps_shm *shm, const struct tree_stat *t)
 	       cli_size(t->swapped_pages * PAGE_SIZE), cli_size(t->pages_out * PAGE_SIZE),
 	       cli_size(t->pages_in * PAGE_SIZE), cli_size(t->pages_same_filled * PAGE_SIZE),
 	       cli_size(t->pages_clean_dropped * PAGE_SIZE));
-	printf("faults     %llu, %llu of them first touches; half within %.1f us, 99 %% within %.1f us\n",
+	printf("faults     %llu, %llu of them first touches; half within %.1f us, 99 %% within "
+	       "%.1f us\n",
 	       (unsigned long long)t->faults, (unsigned long long)t->faults_zero,
 	       (double)stats_percentile(t, 50) / 1000, (double)stats_percentile(t, 99) / 1000);
 	for (unsigned i = 0; i < t->nr_stores; i++)
 		printf("store      %s: %s used, %llu errors\n", t->stores[i].name,
-		       cli_size(t->stores[i].used_bytes), (unsigned long long)t->stores[i].io_errors);
+		       cli_size(t->stores[i].used_bytes),
+		       (unsigned long long)t->stores[i].io_errors);
 	for (u32 i = 0; i < MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS); i++) {
 		const struct ps_member *m = &shm->members[i];
 
@@ -150,7 +159,8 @@ static void top_find(struct top *top)
 		char comm[16] = "";
 		pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
 
-		if (pid > 0 && shm_starttime(pid, comm) && !strcmp(comm, "pswap") && pid != getpid())
+		if (pid > 0 && shm_starttime(pid, comm) && !strcmp(comm, "pswap") &&
+		    pid != getpid())
 			top_add(top, pid);
 	}
 	if (d)
@@ -161,8 +171,8 @@ static void top_show(struct top *top, void (*line)(const char *text))
 {
 	char text[160];
 
-	snprintf(text, sizeof(text), "%8s %-15s %7s %9s %8s %7s %8s %8s %8s", "PID", "COMMAND", "LIMIT",
-		 "FOOTPRINT", "RESIDENT", "POOL", "SWAPPED", "OUT/s", "IN/s");
+	snprintf(text, sizeof(text), "%8s %-15s %7s %9s %8s %7s %8s %8s %8s", "PID", "COMMAND",
+		 "LIMIT", "FOOTPRINT", "RESIDENT", "POOL", "SWAPPED", "OUT/s", "IN/s");
 	line(text);
 	for (unsigned i = 0; i < top->nr; i++) {
 		struct tree *t = &top->trees[i];
@@ -173,10 +183,10 @@ static void top_show(struct top *top, void (*line)(const char *text))
 			memcpy(comm, t->shm->members[0].comm, sizeof(comm) - 1);
 		t->before = t->now;
 		stats_sum(&t->now, t->shm, NULL);
-		snprintf(text, sizeof(text), "%8d %-15.15s %7s %9s %8s %7s %8s %8s %8s", (int)t->pid, comm,
-			 cli_size(t->now.limit_bytes), cli_size(t->now.footprint_bytes),
-			 cli_size(t->now.resident_bytes), cli_size(t->now.pool_bytes),
-			 cli_size(t->now.swapped_pages * PAGE_SIZE),
+		snprintf(text, sizeof(text), "%8d %-15.15s %7s %9s %8s %7s %8s %8s %8s",
+			 (int)t->pid, comm, cli_size(t->now.limit_bytes),
+			 cli_size(t->now.footprint_bytes), cli_size(t->now.resident_bytes),
+			 cli_size(t->now.pool_bytes), cli_size(t->now.swapped_pages * PAGE_SIZE),
 			 cli_size((t->now.pages_out - t->before.pages_out) * PAGE_SIZE),
 			 cli_size((t->now.pages_in - t->before.pages_in) * PAGE_SIZE));
 		line(text);
@@ -201,8 +211,8 @@ int cmd_top(int argc, char **argv)
 		.options = options,
 		.parser = parse_arg,
 		.args_doc = "[PID...]",
-		.doc = "Watches the trees that the processes belong to, or all that run under pswap here. "
-		       "q ends; without a terminal it prints once.",
+		.doc = "Watches the trees that the processes belong to, or all that run under "
+		       "pswap here. q ends; without a terminal it prints once.",
 	};
 	struct stat_args a = { .name = "top", .max_pids = MAX_TREES };
 	static struct top top;

@@ -140,8 +140,8 @@ static json_t *processes_json(struct ps_shm *shm, const struct sampler *s)
 		for (u32 j = 0; j < MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS); j++)
 			joined |= relaxed_load(&shm->members[j].pid) == (u32)p->pid;
 		if (!joined)
-			json_array_append_new(list, process_json((u32)p->pid, p->comm,
-								 p->footprint_bytes, 0, 0));
+			json_array_append_new(
+				list, process_json((u32)p->pid, p->comm, p->footprint_bytes, 0, 0));
 	}
 	return list;
 }

@@ -3,8 +3,8 @@
  * supervise.c - runs CMD as a child as if this process were CMD itself.
  *
  * The child is in the same process group, so that it has the terminal, and whatever the terminal
- * sends to the group reaches it by itself.  A signal that is sent to this process alone is passed on.
- * Which of the two happened the kernel does not tell: siginfo is the same for kill(pid) and
+ * sends to the group reaches it by itself.  A signal that is sent to this process alone is passed
+ * on. Which of the two happened the kernel does not tell: siginfo is the same for kill(pid) and
  * kill(-pgid).  So a third process, the *ear*, sits in the group and does nothing but hear: what
  * it hears was sent to all, and the child has it already.
  *
@@ -29,10 +29,10 @@
 #include "cli.h"
 #include "sys.h"
 
-#define POLL_MOST 50000000ULL /* ns between looks at the log */
-#define EAR_PATIENCE 3	      /* ms until a signal counts as not heard by the ear */
-#define EAR_SLOWEST 1000      /* ms until a pending one must have been */
-#define NR_SIGNALS 65
+#define POLL_MOST    50000000ULL /* ns between looks at the log */
+#define EAR_PATIENCE 3		 /* ms until a signal counts as not heard by the ear */
+#define EAR_SLOWEST  1000	 /* ms until a pending one must have been */
+#define NR_SIGNALS   65
 
 struct ear {
 	pid_t pid;
@@ -261,8 +261,8 @@ static void pass_on(struct child *c, struct ear *ear, const struct signalfd_sigi
 	if (sig == SIGCHLD || ear_heard(ear, sig))
 		return;
 	if (si->ssi_code > 0) {
-		/* From the kernel and not to the group: our own (SIGPIPE), except that a hang-up of the
-		 * terminal is told to the leader of the session alone. */
+		/* From the kernel and not to the group: our own (SIGPIPE), except that a hang-up of
+		 * the terminal is told to the leader of the session alone. */
 		if ((sig == SIGHUP || sig == SIGCONT) && getsid(0) == getpid())
 			kill(c->pid, sig);
 		return;
@@ -321,7 +321,8 @@ int supervise(struct supervise *s, int *exit_status)
 
 	sigfillset(&all);
 	/* A fault of our own must not be held back. */
-	for (const int *f = (const int[]){ SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, 0 };
+	for (const int *f =
+		     (const int[]){ SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, 0 };
 	     *f; f++)
 		sigdelset(&all, *f);
 	sigprocmask(SIG_BLOCK, &all, &old);

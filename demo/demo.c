@@ -2,8 +2,8 @@
 /*
  * demo.c - a program that needs more memory than it is allowed: fills SIZE bytes with data that
  * depends on the address, then twice checks every byte and writes it anew, then checks it once
- * more in scattered order.  A quarter of each page is random, the rest compresses.  Knows nothing of
- * pswap.  Exit status 1 when a byte is wrong.
+ * more in scattered order.  A quarter of each page is random, the rest compresses.  Knows nothing
+ * of pswap.  Exit status 1 when a byte is wrong.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAGE 4096UL
-#define WORDS (PAGE / sizeof(uint64_t))
+#define PAGE	     4096UL
+#define WORDS	     (PAGE / sizeof(uint64_t))
 #define RANDOM_WORDS (WORDS / 4)
 
 static double now(void)
@@ -54,8 +54,8 @@ static void check_page(const uint64_t *mem, uint64_t page, uint64_t version)
 		return;
 	for (unsigned i = 0; i < WORDS; i++) {
 		if (mem[i] != want[i]) {
-			printf("\ndemo: WRONG: page %lu, word %u is %#lx, expected %#lx\n", page, i, mem[i],
-			       want[i]);
+			printf("\ndemo: WRONG: page %lu, word %u is %#lx, expected %#lx\n", page, i,
+			       mem[i], want[i]);
 			exit(1);
 		}
 	}
@@ -113,8 +113,8 @@ int main(int argc, char **argv)
 	for (unsigned pass = 0; pass < 4; pass++) {
 		start = now();
 		for (uint64_t i = 0; i < pages; i++) {
-			/* An odd factor reaches every page once if pages is a power of two, and enough
-			 * of them if not. */
+			/* An odd factor reaches every page once if pages is a power of two, and
+			 * enough of them if not. */
 			uint64_t page = pass == 3 ? i * 2654435761ULL % pages : i;
 
 			if (pass)

@@ -124,9 +124,9 @@ static void environment(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trip),	cmocka_unit_test(largest_numbers),
-		cmocka_unit_test(bad_values),	cmocka_unit_test(unknown_keys),
-		cmocka_unit_test(too_long),	cmocka_unit_test(environment),
+		cmocka_unit_test(round_trip), cmocka_unit_test(largest_numbers),
+		cmocka_unit_test(bad_values), cmocka_unit_test(unknown_keys),
+		cmocka_unit_test(too_long),   cmocka_unit_test(environment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

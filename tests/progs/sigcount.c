@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sigcount - prints its pid, then obeys lines: "counts" prints and forgets how many of each signal
- * have come, "parent" sends SIGUSR1 to the parent; ends with its input. For tests/run/cli_signals.sh.
+ * have come, "parent" sends SIGUSR1 to the parent; ends with its input. For
+ * tests/run/cli_signals.sh.
  */
 #include <signal.h>
 #include <stdio.h>
