@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 # A thin front for Meson.  make BUILD=dir uses another build directory; WERROR=1 makes warnings
-# errors; TESTS="swapfile cli_" runs only tests whose name contains one of the words.
+# errors; TESTS="swapfile cli_" runs only tests whose name contains one of the words, JOBS=2 two
+# at a time.
 BUILD ?= build
 PREFIX ?= /usr/local
 TESTS ?=
 FUZZ_SECONDS ?= 60
+JOBS ?= 1
 MESON_FLAGS = -Dwerror=$(if $(WERROR),true,false)
 
 # $(call configure,dir,flags): set up, or set up again when sources or flags changed. ninja and this
@@ -34,7 +36,7 @@ run: build
 test: DEPS = test
 test: deps
 	@$(call configure,$(BUILD),$(MESON_FLAGS))
-	@tests/run.py --build $(BUILD) $(TESTS)
+	@tests/run.py --build $(BUILD) --jobs $(JOBS) $(TESTS)
 
 bench: DEPS = bench
 bench: deps

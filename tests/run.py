@@ -19,6 +19,7 @@ which sanitizers a test_*.c makes sense (default: both).
 The last line printed is `N passed, N failed, N skipped`; the exit status is 0 when none failed.
 """
 import argparse
+import concurrent.futures
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -85,8 +87,13 @@ class Results:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
         self.failures = []
+        self.lock = threading.Lock()
 
     def add(self, kind, name, seconds, reason="", output=""):
+        with self.lock:
+            self.add_locked(kind, name, seconds, reason, output)
+
+    def add_locked(self, kind, name, seconds, reason, output):
         setattr(self, kind, getattr(self, kind) + 1)
         word = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}[kind]
         took = " (%.1f s)" % seconds if seconds >= 0.1 else ""
@@ -157,6 +164,7 @@ def main():
     ap.add_argument("--build", default="build", help="build directory (default: build)")
     ap.add_argument("--sanitize", choices=["asan", "tsan"],
                     help="run the test_*.c that make sense under this sanitizer, no scripts")
+    ap.add_argument("--jobs", type=int, default=1, help="run so many at a time (default: 1)")
     ap.add_argument("--list", action="store_true", help="only print the names")
     ap.add_argument("words", nargs="*", help="run only tests whose name contains one of these")
     args = ap.parse_args()
@@ -191,7 +199,9 @@ def main():
         return 0
 
     res = Results()
-    for name, path, program in todo:
+
+    def run_one(test):
+        name, path, program = test
         timeout = int(directives(path).get("timeout", 120))
         if args.sanitize:
             timeout *= 5
@@ -203,6 +213,13 @@ def main():
             run_cmocka(name, program, timeout, env, res)
         else:
             res.add("failed", name, 0, "not built: " + program)
+
+    if args.jobs == 1:
+        for test in todo:
+            run_one(test)
+    else:
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            list(pool.map(run_one, todo))
     if res.failures:
         print("failed: " + " ".join(res.failures))
     print("%d passed, %d failed, %d skipped" % (res.passed, res.failed, res.skipped))
