@@ -91,7 +91,7 @@ static bool pool_reserve(struct unit_pool *u, size_t more)
 	size_t cap = u->cap_free ? u->cap_free : PAGE_SIZE / sizeof(void *);
 	void **table;
 
-	if (u->nr_free + more <= u->cap_free)
+	if (u->nr_free + more + relaxed_load(&u->nr_out) <= u->cap_free)
 		return true;
 	while (cap < u->nr_free + more + relaxed_load(&u->nr_out))
 		cap *= 2;
