@@ -34,9 +34,9 @@ struct store_stat {
 struct store_ops {
 	/*
 	 * Writes nr pages (each PAGE_SIZE, at pages[i]) to slots[i]; ascending slots that follow each
-	 * other are kept contiguous.  Returns how many, from the first, were written (the rest was
-	 * not touched), or -ENOSPC / -ENOMEM / -EIO when none was.  A slot that still has data is
-	 * overwritten.
+	 * other are kept contiguous.  Returns how many, from the first, were written, or -ENOSPC /
+	 * -ENOMEM / -EIO when none was.  A slot that still has data is overwritten; of the slots that
+	 * were not written, those that had data still have it, or none.
 	 */
 	int (*write)(struct store *st, unsigned worker, const u64 *slots, const void *const *pages,
 		     unsigned nr);

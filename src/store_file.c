@@ -110,12 +110,11 @@ static u64 punch_run(struct file_store *fs, u64 first, u64 end, bool now)
 	if (!n)
 		return 1;
 	/* Blocks in an older file are not ours to punch: a fork may read them. */
-	if (cur != NO_FILE) {
-		sys_call4(SYS_fallocate, fs->files[cur].fd,
-			  0x02 | 0x01 /* FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE */,
-			  first * CLUSTER_BYTES, n * CLUSTER_BYTES);
+	if (cur != NO_FILE &&
+	    !sys_call4(SYS_fallocate, fs->files[cur].fd,
+		       0x02 | 0x01 /* FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE */,
+		       first * CLUSTER_BYTES, n * CLUSTER_BYTES))
 		relaxed_add(&fs->returned_bytes, n * CLUSTER_BYTES);
-	}
 	sys_madvise((void *)&fs->seqs[first << CLUSTER_SHIFT], n * CLUSTER_SLOTS * sizeof(u64),
 		    MADV_DONTNEED);
 	for (u64 i = first; i < first + n; i++) {
@@ -205,7 +204,7 @@ static void file_close(struct store *st)
 	struct file_store *fs = to_file(st);
 
 	for (unsigned i = 0; fs->workers && i < fs->opt.nr_workers; i++) {
-		io_close(&fs->workers[i]);
+		file_io_close(&fs->workers[i]);
 		arena_unmap(fs->workers[i].staging, STAGING_SIZE);
 	}
 	for (u32 i = 0; fs->files && i < fs->file_end; i++) {
@@ -230,7 +229,6 @@ static int file_before_fork(struct store *st)
 	/* A file in which nothing lives has nothing that the child could read: we keep it. */
 	if (cur == NO_FILE || !relaxed_load(&fs->files[cur].live))
 		return 0;
-	fs->files[cur].shared = true;
 	/* Clusters stay marked dirty: at worst a hole is punched where the new file has one. */
 	relaxed_store(&fs->cur, NO_FILE);
 	for (unsigned i = 0; i < fs->opt.nr_workers; i++)
@@ -244,8 +242,6 @@ static void file_after_fork(struct store *st)
 
 	memset(&fs->lock, 0, sizeof(fs->lock));
 	relaxed_store(&fs->cur, NO_FILE);
-	for (u32 i = 0; i < fs->file_end; i++)
-		fs->files[i].shared = true;
 	for (unsigned i = 0; i < fs->opt.nr_workers; i++) {
 		struct file_worker *w = &fs->workers[i];
 

@@ -63,7 +63,6 @@ _Static_assert(crypto_aead_chacha20poly1305_ietf_ABYTES == TAG_SIZE, "tag of Cha
 struct store_fd { /* one file */
 	int fd;
 	bool used;	  /* the entry is taken; fd may be -1 in a child that has not been given it */
-	bool shared;	  /* a fork has it too: never written or punched again */
 	_Atomic bool direct;
 	_Atomic u64 live; /* slots that are in it */
 	u8 key[32];
@@ -153,7 +152,7 @@ struct file_store {
 	_Atomic u64 next_seq;
 	_Atomic u64 live, touched_pages, cluster_end, returned_bytes, cached_bytes;
 	u64 next_punch;
-	bool told_full;
+	bool told; /* that no file can be created; said once. Under the lock */
 };
 
 static inline struct file_store *to_file(struct store *st)
@@ -186,16 +185,16 @@ void file_close_old(struct file_store *fs);
 
 /* store_file_io.c */
 /* Queues one transfer (or makes it at once when there is no ring). The group has room. */
-void io_add(struct file_store *fs, struct file_worker *w, unsigned group, const struct io *io);
+void file_io_add(struct file_store *fs, struct file_worker *w, unsigned group, const struct io *io);
 /* Hands what is queued to the kernel, without waiting. */
-void io_submit(struct file_store *fs, struct file_worker *w);
+void file_io_submit(struct file_store *fs, struct file_worker *w);
 /* Waits until all of the group is done; the results are in its entries. */
-void io_wait(struct file_store *fs, struct file_worker *w, unsigned group);
-static inline void io_reset(struct file_worker *w, unsigned group)
+void file_io_wait(struct file_store *fs, struct file_worker *w, unsigned group);
+static inline void file_io_reset(struct file_worker *w, unsigned group)
 {
 	w->groups[group].nr = 0;
 }
-void io_close(struct file_worker *w);
+void file_io_close(struct file_worker *w);
 
 /* store_file_record.c */
 void record_encode(struct file_store *fs, struct store_fd *f, u64 slot, u64 seq, const void *page,

@@ -58,14 +58,14 @@ static bool ring_open(struct file_store *fs, struct file_worker *w)
 	return !err;
 }
 
-void io_close(struct file_worker *w)
+void file_io_close(struct file_worker *w)
 {
 	if (w->ring_state == RING_OK)
 		io_uring_queue_exit(&w->ring);
 	w->ring_state = RING_UNTRIED;
 }
 
-void io_add(struct file_store *fs, struct file_worker *w, unsigned group, const struct io *io)
+void file_io_add(struct file_store *fs, struct file_worker *w, unsigned group, const struct io *io)
 {
 	struct io_group *g = &w->groups[group];
 	struct io_uring_sqe *sqe = NULL;
@@ -138,14 +138,14 @@ static void submit(struct file_worker *w, unsigned wait)
 		reap(w);
 }
 
-void io_submit(struct file_store *fs, struct file_worker *w)
+void file_io_submit(struct file_store *fs, struct file_worker *w)
 {
 	(void)fs;
 	if (w->ring_state == RING_OK && io_uring_sq_ready(&w->ring))
 		submit(w, 0);
 }
 
-void io_wait(struct file_store *fs, struct file_worker *w, unsigned group)
+void file_io_wait(struct file_store *fs, struct file_worker *w, unsigned group)
 {
 	(void)fs;
 	while (w->groups[group].in_flight)

@@ -41,7 +41,10 @@ static const char *reason(long err)
 
 static int complain(struct file_store *fs, const char *what, long err)
 {
-	ps_log("file store: %s in '%s': %s (error %d)", what, fs->dir, reason(err), (s64)-err);
+	if (!fs->told)
+		ps_log("file store: %s in '%s': %s (error %d)", what, fs->dir, reason(err),
+		       (s64)-err);
+	fs->told = true;
 	return (int)err;
 }
 
@@ -205,7 +208,7 @@ int file_create(struct file_store *fs, struct store_fd *f)
 	if (fs->aes)
 		crypto_aead_aes256gcm_beforenm(&f->aes, f->key);
 	fs->name[0] = 0;
-	f->shared = false;
+	fs->told = false;
 	relaxed_store(&f->live, 0);
 	f->used = true;
 	relaxed_add(&fs->nr_files, 1);
@@ -230,10 +233,10 @@ struct store_fd *file_current(struct file_store *fs, int *err)
 			fs->file_end = MAX(fs->file_end, i + 1);
 			atomic_store_explicit(&fs->cur, cur, memory_order_release);
 		} else if (*err != -ENOMEM) {
-			if (i == MAX_FILES && !fs->told_full)
+			if (i == MAX_FILES && !fs->told)
 				ps_log("file store: too many forks with pages in files; no more are "
 				       "written");
-			fs->told_full = true;
+			fs->told = true;
 			*err = *err == -EIO ? -EIO : -ENOSPC;
 		}
 	}

@@ -79,7 +79,7 @@ static u8 *get_edge(struct portion *p, u64 off, struct file_cluster *c, u32 firs
 	    w->edge.writes == c->writes)
 		memcpy(block, w->edge_block, BLOCK);
 	else
-		io_add(p->fs, w, EDGES, &io);
+		file_io_add(p->fs, w, EDGES, &io);
 	return block;
 }
 
@@ -134,11 +134,11 @@ static void check_group(struct portion *p, unsigned group)
 {
 	struct io_group *g = &p->w->groups[group];
 
-	io_wait(p->fs, p->w, group);
+	file_io_wait(p->fs, p->w, group);
 	for (unsigned i = 0; i < g->nr; i++)
 		if (g->io[i].res)
 			failed(p, g->io[i].first, g->io[i].res);
-	io_reset(p->w, group);
+	file_io_reset(p->w, group);
 }
 
 static u8 *half_mem(struct portion *p)
@@ -158,8 +158,8 @@ static void send_piece(struct portion *p, u32 end)
 
 	if (!io.len)
 		return;
-	io_add(p->fs, p->w, p->half, &io);
-	io_submit(p->fs, p->w);
+	file_io_add(p->fs, p->w, p->half, &io);
+	file_io_submit(p->fs, p->w);
 }
 
 /* To the other half, which may still be on its way to the disk. */
@@ -296,7 +296,7 @@ static unsigned write_portion(struct file_store *fs, struct file_worker *w, cons
 		return 0;
 	p.file_nr = (u32)(p.file - fs->files);
 	plan(&p, nr);
-	io_submit(fs, w);
+	file_io_submit(fs, w);
 	check_group(&p, EDGES);
 	for (unsigned i = 0; i < p.nr_runs && w->runs[i].first < p.fail_at; i++)
 		encode_run(&p, &w->runs[i]);
@@ -349,7 +349,7 @@ static void read_half(struct reading *r, unsigned half)
 	struct file_store *fs = r->fs;
 	u32 fill = 0;
 
-	io_reset(w, half);
+	file_io_reset(w, half);
 	r->begin[half] = r->next;
 	while (r->next < r->nr && !r->err && w->groups[half].nr < HALF_IOS) {
 		u64 slot = r->slots[r->next], off = slot * RECORD_SIZE;
@@ -384,12 +384,12 @@ static void read_half(struct reading *r, unsigned half)
 		if (!n)
 			break;
 		io.len = ALIGN_UP(pos, (u32)BLOCK) - fill;
-		io_add(fs, w, half, &io);
+		file_io_add(fs, w, half, &io);
 		r->next += n;
 		fill += io.len;
 	}
 	r->end[half] = r->next;
-	io_submit(fs, w);
+	file_io_submit(fs, w);
 }
 
 /* Decodes what came; false: *done is the slot that is not right. */
@@ -397,7 +397,7 @@ static bool decode_half(struct reading *r, unsigned half, unsigned *done)
 {
 	struct file_worker *w = r->w;
 
-	io_wait(r->fs, w, half);
+	file_io_wait(r->fs, w, half);
 	for (unsigned i = r->begin[half]; i < r->end[half]; i++) {
 		unsigned at = i - r->begin[half];
 		u64 seq = w->seq_of[half][at];
@@ -428,8 +428,8 @@ int file_read(struct store *st, unsigned worker, const u64 *slots, void *const *
 		half ^= 1;
 	}
 	for (half = 0; half < 2; half++) {
-		io_wait(fs, w, half);
-		io_reset(w, half);
+		file_io_wait(fs, w, half);
+		file_io_reset(w, half);
 	}
 	if (!good) {
 		relaxed_add(&w->io_errors, 1);

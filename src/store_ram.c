@@ -32,9 +32,8 @@ static void cluster_touch(struct ram_store *rs, u64 cluster)
 		;
 }
 
-void cluster_add(struct ram_store *rs, struct ram_cluster *c, u32 seg, u32 bytes)
+void ram_part_add(struct ram_cluster *c, u32 seg, u32 bytes)
 {
-	(void)rs;
 	if (c->nr_parts == CLUSTER_SCATTERED || !bytes)
 		return;
 	for (unsigned i = 0; i < c->nr_parts; i++) {
@@ -51,9 +50,8 @@ void cluster_add(struct ram_store *rs, struct ram_cluster *c, u32 seg, u32 bytes
 	c->part[c->nr_parts++].bytes = bytes;
 }
 
-void cluster_sub(struct ram_store *rs, struct ram_cluster *c, u32 seg, u32 bytes)
+void ram_part_sub(struct ram_cluster *c, u32 seg, u32 bytes)
 {
-	(void)rs;
 	if (c->nr_parts == CLUSTER_SCATTERED || !bytes)
 		return;
 	for (unsigned i = 0; i < c->nr_parts; i++) {
@@ -78,7 +76,7 @@ static void tally_flush(struct ram_store *rs, struct ram_cluster *c, struct tall
 {
 	if (!t->bytes)
 		return;
-	cluster_sub(rs, c, t->seg, t->bytes);
+	ram_part_sub(c, t->seg, t->bytes);
 	seg_put(rs, t->seg, t->bytes);
 	t->total += t->bytes;
 	t->bytes = 0;
@@ -137,7 +135,7 @@ static void publish(struct ram_store *rs, const u64 *slots, const u64 *descs, un
 				      memory_order_release);
 	}
 	tally_flush(rs, c, &t);
-	cluster_add(rs, c, seg, bytes);
+	ram_part_add(c, seg, bytes);
 	cluster_set_live(rs, c, live);
 	ps_mutex_unlock(&c->lock);
 	if (bytes != t.total)
@@ -214,9 +212,12 @@ static int ram_write(struct store *st, unsigned worker, const u64 *slots, const 
 		if (o->seg == SEG_NONE || o->pos + OBJ_ROOM > SEG_SIZE) {
 			seg_seal(rs, o);
 			err = seg_open(rs, o, false);
+			/* With a small limit, what is left is in the others' open segments. */
+			if (err == -ENOSPC && seg_borrow(rs, w))
+				err = 0;
 			if (err)
 				break;
-			start = 0;
+			start = o->pos;
 		}
 		if (same) {
 			w->descs[n] = pack_same(w, slot, word);

@@ -99,17 +99,18 @@ static bool pick_victims(struct ram_store *rs)
 {
 	struct compactor *k = &rs->comp;
 	bool pressed = relaxed_load(&rs->pressed);
-	u64 held = relaxed_load(&rs->nr_segs) * SEG_SIZE, used = relaxed_load(&rs->used_bytes);
-	/* Under half live: always. More, when dead space adds up to an eighth of the pool: it counts
-	 * against the program's limit, and moving costs less than thrashing. */
-	bool wasteful = held > used && held - used > held / 8;
-	u32 limit = pressed || wasteful ? SEG_SIZE / 8 * 7 : SEG_SIZE / 2;
-	u32 n, left;
-	u64 live = 0;
+	u64 live = 0, held, used = relaxed_load(&rs->used_bytes);
+	bool wasteful;
+	u32 n, left, limit;
 
 	ps_mutex_lock(&rs->lock);
 	n = rs->next_seg;
+	held = (u64)rs->nr_segs * SEG_SIZE;
 	ps_mutex_unlock(&rs->lock);
+	/* Under half live: always. More, when dead space adds up to an eighth of the pool: it counts
+	 * against the program's limit, and moving costs less than thrashing. */
+	wasteful = held > used && held - used > held / 8;
+	limit = pressed || wasteful ? SEG_SIZE / 8 * 7 : SEG_SIZE / 2;
 	k->nr_victims = 0;
 	for (left = MIN(n, (u32)PICK_BATCH); left && k->nr_victims < MAX_VICTIMS; left--) {
 		struct segment *s;
@@ -173,7 +174,7 @@ static unsigned collect(struct ram_store *rs, u64 cluster)
 }
 
 /* A scattered cluster whose objects have come together again gets its record back. Lock held. */
-static void regather(struct ram_store *rs, struct ram_cluster *c, _Atomic u64 *descs)
+static void regather(struct ram_cluster *c, _Atomic u64 *descs)
 {
 	u8 gen = relaxed_load(&c->gen);
 
@@ -182,7 +183,7 @@ static void regather(struct ram_store *rs, struct ram_cluster *c, _Atomic u64 *d
 		u64 d = relaxed_load(&descs[i]);
 
 		if (desc_live(d, gen) && desc_kind(d) != DESC_SAME)
-			cluster_add(rs, c, desc_seg(d), desc_bytes(d));
+			ram_part_add(c, desc_seg(d), desc_bytes(d));
 	}
 }
 
@@ -206,12 +207,12 @@ static void switch_descs(struct ram_store *rs, u64 cluster, unsigned first, unsi
 			continue;
 		seg_get(rs, desc_seg(k->to[i]), bytes);
 		atomic_store_explicit(d, k->to[i], memory_order_seq_cst);
-		cluster_sub(rs, c, desc_seg(k->from[i]), bytes);
-		cluster_add(rs, c, desc_seg(k->to[i]), bytes);
+		ram_part_sub(c, desc_seg(k->from[i]), bytes);
+		ram_part_add(c, desc_seg(k->to[i]), bytes);
 		seg_put(rs, desc_seg(k->from[i]), bytes);
 	}
 	if (c->nr_parts == CLUSTER_SCATTERED)
-		regather(rs, c, descs);
+		regather(c, descs);
 	ps_mutex_unlock(&c->lock);
 }
 

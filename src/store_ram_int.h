@@ -205,6 +205,9 @@ static inline struct ram_store *to_ram(struct store *st)
 /* store_ram_segment.c */
 /* Opens a segment for `o`. 0, -ENOSPC (max_bytes) or -ENOMEM. The compactor may go one over. */
 int seg_open(struct ram_store *rs, struct open_seg *o, bool compactor);
+/* When there are no more: another worker's open segment with room for a page. False: none. w's lock
+ * is held, the others' are only tried. */
+bool seg_borrow(struct ram_store *rs, struct ram_worker *w);
 /* Gives up the open segment; its memory goes when nothing lives in it. */
 void seg_seal(struct ram_store *rs, struct open_seg *o);
 static inline void seg_get(struct ram_store *rs, u32 seg, u32 refs)
@@ -227,8 +230,8 @@ static inline bool seg_put(struct ram_store *rs, u32 seg, u32 refs)
 bool seg_purge(struct ram_store *rs, unsigned nr);
 
 /* store_ram.c; with the cluster's lock held */
-void cluster_add(struct ram_store *rs, struct ram_cluster *c, u32 seg, u32 bytes);
-void cluster_sub(struct ram_store *rs, struct ram_cluster *c, u32 seg, u32 bytes);
+void ram_part_add(struct ram_cluster *c, u32 seg, u32 bytes);
+void ram_part_sub(struct ram_cluster *c, u32 seg, u32 bytes);
 
 /* store_ram_compact.c */
 bool ram_housekeep(struct store *st, unsigned worker);

@@ -72,6 +72,22 @@ void seg_seal(struct ram_store *rs, struct open_seg *o)
 	seg_put(rs, seg, SEG_OPEN);
 }
 
+bool seg_borrow(struct ram_store *rs, struct ram_worker *w)
+{
+	for (unsigned i = 0; i < rs->opt.nr_workers && w->open.seg == SEG_NONE; i++) {
+		struct ram_worker *other = &rs->workers[i];
+
+		if (other == w || !ps_mutex_trylock(&other->lock))
+			continue;
+		if (other->open.seg != SEG_NONE && other->open.pos + OBJ_ROOM <= SEG_SIZE) {
+			w->open = other->open;
+			other->open = (struct open_seg){ .seg = SEG_NONE };
+		}
+		ps_mutex_unlock(&other->lock);
+	}
+	return w->open.seg != SEG_NONE;
+}
+
 /* The segment's memory back to the system, its number to the free list. */
 static void seg_return(struct ram_store *rs, u32 seg)
 {

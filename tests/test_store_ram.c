@@ -1,132 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The compressed RAM store: what is written comes back, what is damaged does not, memory returns to
- * where it began, and all of it while a compactor moves objects under eight threads.
+ * The compressed RAM store: what is written comes back, what is damaged does not, and memory
+ * returns to where it began.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "arena.h"
-#include "store_ram.h"
-
-#define CLUSTER 512U
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
-enum kind { ZERO, WORD32, WORD64, MIXED, RANDOM, NR_KINDS };
-
-/* What a page holds is a function of slot, version and kind. */
-static void fill(u8 *page, u64 slot, u32 version, enum kind kind)
-{
-	u64 x = (slot + 1) * 0x9e3779b97f4a7c15ULL + version * 0xd1b54a32d192ed03ULL;
-	u64 *w = (u64 *)page;
-	unsigned random_words = kind == RANDOM ? 512 : kind == MIXED ? 128 : 0;
-
-	x ^= x >> 29;
-	if (kind == ZERO)
-		x = 0;
-	else if (kind == WORD32)
-		x = (u32)x * 0x100000001ULL;
-	for (unsigned i = 0; i < 512; i++)
-		w[i] = x;
-	for (unsigned i = 0; i < random_words; i++) {
-		x = x * 6364136223846793005ULL + 1442695040888963407ULL;
-		w[i] = x ^ x >> 31;
-	}
-}
-
-static struct store *open_ram(struct store_ram_options o)
-{
-	struct store *st;
-	int err = 0;
-
-	if (!o.nr_workers)
-		o.nr_workers = 1;
-	st = store_ram_open(&o, &err);
-	assert_non_null(st);
-	assert_int_equal(err, 0);
-	assert_string_equal(st->name, "ram");
-	assert_true(st->counts_as_memory);
-	return st;
-}
-
-static void check(struct store *st)
-{
-	const char *wrong = store_ram_check(st);
-
-	if (wrong)
-		fail_msg("%s", wrong);
-}
-
-static struct store_stat stat_of(struct store *st)
-{
-	struct store_stat s;
-
-	st->ops->stat(st, &s);
-	return s;
-}
-
-static u8 page[PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
-static u8 want[PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
-
-static int write_one(struct store *st, u64 slot, u32 version, enum kind kind)
-{
-	const void *p = page;
-
-	fill(page, slot, version, kind);
-	return st->ops->write(st, 0, &slot, &p, 1);
-}
-
-static int read_one(struct store *st, u64 slot)
-{
-	void *p = page;
-	int err = 0;
-
-	return st->ops->read(st, 0, &slot, &p, 1, &err) == 1 ? 0 : err;
-}
-
-static void expect(struct store *st, u64 slot, u32 version, enum kind kind)
-{
-	assert_int_equal(read_one(st, slot), 0);
-	fill(want, slot, version, kind);
-	assert_memory_equal(page, want, PAGE_SIZE);
-}
-
-static void write_cluster(struct store *st, unsigned worker, u64 cluster, u32 version,
-			  enum kind kind)
-{
-	static u8 pages[CLUSTER][PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
-	const void *p[CLUSTER];
-	u64 slots[CLUSTER];
-
-	for (unsigned i = 0; i < CLUSTER; i++) {
-		slots[i] = cluster * CLUSTER + i;
-		p[i] = pages[i];
-		fill(pages[i], slots[i], version, kind);
-	}
-	assert_int_equal(st->ops->write(st, worker, slots, p, CLUSTER), CLUSTER);
-}
-
-static void housekeep(struct store *st)
-{
-	for (unsigned i = 0; i < 100000; i++)
-		if (!st->ops->housekeep(st, 0))
-			return;
-	fail_msg("housekeeping never ends");
-}
+#include "store_ram_util.h"
 
 static void test_options(void **state)
 {
@@ -509,6 +386,33 @@ static void test_max_bytes(void **state)
 	store_close(st);
 }
 
+/* With few segments allowed, a worker takes what another has begun. */
+static void test_borrow(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){
+		.nr_slots = 4 * 512, .max_bytes = MiB(4), .nr_workers = 3, .verify = true });
+	const void *p = page;
+	unsigned n = 2;
+	int ret;
+
+	for (u64 slot = 0; slot < 2; slot++) {
+		fill(page, slot, 1, RANDOM);
+		assert_int_equal(st->ops->write(st, 2 - (unsigned)slot, &slot, &p, 1), 1);
+	}
+	assert_int_equal(stat_of(st).segments, 2);
+	while ((ret = write_one(st, n, 1, RANDOM)) == 1)
+		n++;
+	assert_int_equal(ret, -ENOSPC);
+	assert_in_range(n, 2 * 509, 2 * 511);
+	for (unsigned i = 0; i < n; i++)
+		expect(st, i, 1, RANDOM);
+	check(st);
+	st->ops->invalidate(st, 0, 4 * 512);
+	st->ops->purge(st);
+	assert_int_equal(stat_of(st).memory_bytes, 0);
+	store_close(st);
+}
+
 /* No address space left: the write says so and nothing is lost. */
 static void test_no_memory(void **state)
 {
@@ -606,184 +510,6 @@ static void test_fork(void **state)
 	store_close(st);
 }
 
-/*
- * Eight threads and a housekeeper.  Clusters 0 to 15 are shared: thread t owns the slots that are t
- * modulo 8; 16 to 31 belong to one thread each two, which frees them whole.
- */
-#define THREADS 8U
-#define SHARED 16U
-#define CLUSTERS 32U
-#define OPS (SANITIZED ? 700 : 4000)
-
-struct shared {
-	struct store *st;
-	u32 version[CLUSTERS * CLUSTER];
-	_Atomic bool stop;
-	_Atomic unsigned errors;
-};
-
-struct thread {
-	pthread_t id;
-	struct shared *s;
-	unsigned nr;
-	u64 rng;
-	u8 *pages, *want;
-};
-
-static unsigned next(struct thread *t)
-{
-	t->rng ^= t->rng << 13;
-	t->rng ^= t->rng >> 7;
-	t->rng ^= t->rng << 17;
-	return (unsigned)(t->rng >> 20) & 0xffffff;
-}
-
-static unsigned pick(struct thread *t, u64 *slots)
-{
-	unsigned n = 1 + next(t) % 32, c = next(t) % SHARED;
-	unsigned first = next(t) % (CLUSTER / THREADS), i;
-
-	if (next(t) & 1) {
-		c = SHARED + t->nr * 2 + next(t) % 2;
-		n = 1 + next(t) % CLUSTER;
-		for (i = 0; i < n; i++)
-			slots[i] = c * CLUSTER + i;
-		return n;
-	}
-	for (i = 0; i < n && first + i < CLUSTER / THREADS; i++)
-		slots[i] = c * CLUSTER + (first + i) * THREADS + t->nr;
-	return i;
-}
-
-static enum kind kind_of(u32 version)
-{
-	return (enum kind)(version % 7 < NR_KINDS ? version % 7 : MIXED);
-}
-
-static void *worker_main(void *arg)
-{
-	struct thread *t = arg;
-	struct store *st = t->s->st;
-	u64 slots[CLUSTER];
-	void *p[CLUSTER];
-	u32 version = t->nr;
-
-	for (unsigned i = 0; i < CLUSTER; i++)
-		p[i] = t->pages + i * PAGE_SIZE;
-	for (unsigned op = 0; op < OPS; op++) {
-		unsigned n = pick(t, slots), what = next(t) % 8;
-		int ret, err = 0;
-
-		if (what < 3) {
-			for (unsigned i = 0; i < n; i++) {
-				fill(p[i], slots[i], version + i, kind_of(version + i));
-				t->s->version[slots[i]] = version + i;
-			}
-			ret = st->ops->write(st, t->nr, slots, (const void *const *)p, n);
-			if (ret != (int)n)
-				t->s->errors++;
-			version += n;
-		} else if (what < 6) {
-			while (n && !t->s->version[slots[n - 1]])
-				n--;
-			for (unsigned i = 0; i < n; i++)
-				if (!t->s->version[slots[i]])
-					n = i;
-			ret = st->ops->read(st, t->nr, slots, p, n, &err);
-			if (ret != (int)n)
-				t->s->errors++;
-			for (int i = 0; i < ret; i++) {
-				u32 v = t->s->version[slots[i]];
-
-				fill(t->want, slots[i], v, kind_of(v));
-				if (memcmp(t->want, p[i], PAGE_SIZE))
-					t->s->errors++;
-			}
-		} else if (slots[0] >= SHARED * CLUSTER && what == 7) {
-			st->ops->invalidate_cluster(st, slots[0] / CLUSTER);
-			memset(&t->s->version[slots[0]], 0, CLUSTER * sizeof(u32));
-		} else {
-			for (unsigned i = 0; i < n; i++) {
-				st->ops->invalidate(st, slots[i], 1);
-				t->s->version[slots[i]] = 0;
-			}
-		}
-	}
-	return NULL;
-}
-
-static void *housekeeper_main(void *arg)
-{
-	struct thread *t = arg;
-	struct store *st = t->s->st;
-	struct store_stat s;
-
-	while (!t->s->stop) {
-		for (unsigned i = 0; i < 20; i++)
-			st->ops->housekeep(st, t->nr);
-		if (next(t) % 8 == 0)
-			st->ops->purge(st);
-		st->ops->stat(st, &s);
-		usleep(200);
-	}
-	return NULL;
-}
-
-static void stress(struct store_ram_options o)
-{
-	static struct thread t[THREADS + 1];
-	static struct shared s;
-	u64 pool = arena_bytes(ARENA_POOL);
-	struct store_stat stat;
-
-	o.nr_slots = CLUSTERS * CLUSTER;
-	o.nr_workers = THREADS + 1;
-	o.verify = true;
-	memset(&s, 0, sizeof(s));
-	s.st = open_ram(o);
-	for (unsigned i = 0; i <= THREADS; i++) {
-		t[i] = (struct thread){ .s = &s, .nr = i, .rng = 88172645463325252ULL + i * 77777 };
-		t[i].pages = arena_map(CLUSTER * PAGE_SIZE);
-		t[i].want = arena_map(PAGE_SIZE);
-		pthread_create(&t[i].id, NULL, i < THREADS ? worker_main : housekeeper_main, &t[i]);
-	}
-	for (unsigned i = 0; i < THREADS; i++)
-		pthread_join(t[i].id, NULL);
-	s.stop = true;
-	pthread_join(t[THREADS].id, NULL);
-	assert_int_equal(s.errors, 0);
-	check(s.st);
-	for (u64 slot = 0; slot < CLUSTERS * CLUSTER; slot++) {
-		if (s.version[slot])
-			expect(s.st, slot, s.version[slot], kind_of(s.version[slot]));
-		else
-			assert_int_equal(read_one(s.st, slot), -ENODATA);
-	}
-	assert_true(stat_of(s.st).segments_compacted > 0);
-	s.st->ops->invalidate(s.st, 0, CLUSTERS * CLUSTER);
-	check(s.st);
-	s.st->ops->purge(s.st);
-	s.st->ops->stat(s.st, &stat);
-	assert_int_equal(stat.memory_bytes, 0);
-	assert_int_equal(stat.io_errors, 0);
-	assert_true(arena_bytes(ARENA_POOL) == pool);
-	store_close(s.st);
-	for (unsigned i = 0; i <= THREADS; i++) {
-		arena_unmap(t[i].pages, CLUSTER * PAGE_SIZE);
-		arena_unmap(t[i].want, PAGE_SIZE);
-	}
-}
-
-static void test_threads(void **state)
-{
-	stress((struct store_ram_options){ 0 });
-}
-
-static void test_threads_inline(void **state)
-{
-	stress((struct store_ram_options){ .purge_inline = true });
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -798,11 +524,10 @@ int main(void)
 		cmocka_unit_test(test_memory_returns),
 		cmocka_unit_test(test_compaction),
 		cmocka_unit_test(test_max_bytes),
+		cmocka_unit_test(test_borrow),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_metadata),
 		cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_threads_inline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
