@@ -165,6 +165,28 @@ struct arm {
 	unsigned adopted;
 };
 
+/* The parts of [start, end) that are not registered yet. */
+static void adopt_unknown(struct arm *a, u64 start, u64 end)
+{
+	struct ps_mm *mm = &a->ctx->ps->mm;
+
+	while (start < end) {
+		u64 stop = end, next = end;
+		struct region *r;
+
+		ps_rwlock_read_lock(&mm->gate);
+		r = region_after(mm, start);
+		if (r && r->start < end) {
+			stop = MAX(r->start, start);
+			next = MIN(r->end, end);
+		}
+		ps_rwlock_read_unlock(&mm->gate);
+		if (stop > start && adopt_add(a->ctx, start, stop, 0) == 0)
+			a->adopted++;
+		start = next;
+	}
+}
+
 /* Registers [start, end) less what is excluded and what is ours. */
 static void arm_range(struct arm *a, u64 start, u64 end)
 {
@@ -200,8 +222,8 @@ static void arm_range(struct arm *a, u64 start, u64 end)
 			}
 			stop = cut;
 		}
-		if (!adopt_excluded(start, stop) && adopt_add(a->ctx, start, stop, 0) == 0)
-			a->adopted++;
+		if (!adopt_excluded(start, stop))
+			adopt_unknown(a, start, stop);
 		start = stop;
 	}
 }
@@ -309,6 +331,14 @@ void adopt_all(struct ps_ctx *ctx)
 		if (relaxed_load(&G.pins[i].start))
 			adopt_pin(ctx, G.pins[i].start, G.pins[i].end);
 	relaxed_store(&ps->stat->state, PS_MEMBER_ARMED);
+}
+
+unsigned adopt_more(struct ps_ctx *ctx)
+{
+	struct arm a = { .ctx = ctx };
+
+	vma_for_each(ctx->ps->maps_fd, ctx->buf, KiB(64), arm_vma, &a);
+	return a.adopted;
 }
 
 void adopt_rescan(struct ps_ctx *ctx)

@@ -24,6 +24,7 @@
 #define ARM_POLL_MIN_NS 1000000LL
 #define ARM_POLL_MAX_NS 50000000LL
 #define FILL_BYTES_PER_NS 8 /* a program can touch no faster than this */
+#define UNSEEN_BYTES (s64)MiB(2)
 #define SMALL_LIMIT MiB(64)
 #define RESCAN_NS 1000000000ULL
 
@@ -332,6 +333,28 @@ static s64 arm_or_wait(void)
 	return MIN(MAX(head, ARM_POLL_MIN_NS), ARM_POLL_MAX_NS);
 }
 
+/* Memory that grew without our doing: mapped by a system call that no hook saw. */
+static void look_for_unseen(void)
+{
+	static s64 last;
+	struct pswap *ps = &G.ps;
+	s64 unknown = relaxed_load(&ps->footprint) -
+		      ((s64)(relaxed_load(&ps->nr_resident) + relaxed_load(&ps->cache.nr_pages))
+		       << PAGE_SHIFT) -
+		      (s64)relaxed_load(&ps->metadata_bytes);
+
+	if (G.count == PS_COUNT_ALL)
+		unknown -= (s64)relaxed_load(&ps->pool_bytes);
+	if (unknown < last)
+		last = unknown;
+	if (unknown - last < UNSEEN_BYTES)
+		return;
+	last = unknown;
+	ps_rwlock_read_lock(&ps->freeze);
+	adopt_more(control_ctx());
+	ps_rwlock_read_unlock(&ps->freeze);
+}
+
 static void loop(void)
 {
 	u64 checked = ps_now_ns(), rescanned = checked;
@@ -359,6 +382,8 @@ static void loop(void)
 				program_gone();
 			fork_reap_foreign(&G.ps);
 		}
+		if (atomic_load(&G.mode) == MODE_ARMED)
+			look_for_unseen();
 		/* Over the limit with nothing to take: perhaps memory became resident unseen. */
 		if (relaxed_load(&G.ps.give_up_until) > now && now - rescanned > RESCAN_NS) {
 			rescanned = now;

@@ -17,16 +17,26 @@ void ps_mutex_lock_slow(struct ps_mutex *m)
 		sys_futex_wait(&m->word, 2, -1);
 }
 
-static void rw_sleep(struct ps_rwlock *l, int *spins, u32 seen)
+/* seen was read before the state that made the caller wait; a release in between has changed
+ * wake, or sees the sleeper and changes it. */
+static void rw_sleep(struct ps_rwlock *l, int *spins, u32 seen, bool writer)
 {
-	if ((*spins)++ < SPIN_ROUNDS)
+	if ((*spins)++ < SPIN_ROUNDS) {
 		cpu_relax();
-	else
+		return;
+	}
+	atomic_fetch_add(&l->sleepers, 1);
+	/* Look once more now that we are counted. */
+	if (writer ? atomic_load(&l->state) != 0 :
+		     (atomic_load(&l->state) & RW_WRITER) || atomic_load(&l->writers))
 		sys_futex_wait(&l->wake, seen, -1);
+	atomic_fetch_sub(&l->sleepers, 1);
 }
 
 static void rw_wake(struct ps_rwlock *l)
 {
+	if (!atomic_load(&l->sleepers))
+		return;
 	atomic_fetch_add(&l->wake, 1);
 	sys_futex_wake(&l->wake, INT32_MAX);
 }
@@ -44,7 +54,7 @@ void ps_rwlock_read_lock(struct ps_rwlock *l)
 				return;
 			continue;
 		}
-		rw_sleep(l, &spins, seen);
+		rw_sleep(l, &spins, seen, false);
 	}
 }
 
@@ -76,7 +86,7 @@ void ps_rwlock_write_lock(struct ps_rwlock *l)
 
 		if (atomic_compare_exchange_strong(&l->state, &zero, RW_WRITER))
 			return;
-		rw_sleep(l, &spins, seen);
+		rw_sleep(l, &spins, seen, true);
 	}
 }
 

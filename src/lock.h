@@ -47,6 +47,7 @@ struct ps_rwlock {
 	_Atomic u32 state;   /* readers in the low 30 bits; bit 31: a writer holds it */
 	_Atomic u32 writers; /* writers that hold it or wait for it */
 	_Atomic u32 wake;    /* futex both sides sleep on; bumped at release */
+	_Atomic u32 sleepers; /* threads that sleep, or are about to */
 };
 
 void ps_rwlock_read_lock(struct ps_rwlock *l);
