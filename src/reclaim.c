@@ -71,7 +71,7 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	/* Handlers take out, workers write: each writer has a segment of its own open. */
 	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
 	if (!full && (relaxed_load(&ps->cache.nr_pages) > inactive_target(ps) ||
-		      relaxed_load(&ps->lru.nr[LRU_ACTIVE]) == 0))
+		      __atomic_load_n(&ps->lru.nr[LRU_ACTIVE], __ATOMIC_RELAXED) == 0))
 		n = try_write(ctx);
 	if (!n && relaxed_load(&ps->cache.nr_pages) <= 2 * inactive_target(ps))
 		*progress = try_take(ctx) > 0;
