@@ -51,5 +51,7 @@ int codec_decompress(struct codec *c, const void *src, size_t len, void *page);
 /* 32-bit checksum of the bytes stored for a slot. The slot goes in too, so that one object put in
  * the place of another is found out. */
 u32 codec_checksum(const void *p, size_t len, u64 slot);
+/* XXH3 on a CPU with AVX2 (codec_avx2.c); codec_checksum uses it where there is one. */
+u64 codec_xxh3_avx2(const void *p, size_t len);
 
 #endif

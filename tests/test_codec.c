@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <cmocka.h>
+#include <xxhash.h>
 
 #include "codec.h"
 
@@ -222,8 +223,14 @@ static void test_trailing(void **state)
 
 static void test_checksum(void **state)
 {
-	u8 p[300];
+	u8 p[300], big[PAGE_SIZE];
 	u32 sum;
+
+	/* The form for AVX2 gives what the library gives. */
+	make_page(big, RANDOM);
+	for (unsigned len = 241; __builtin_cpu_supports("avx2") && len <= PAGE_SIZE; len += 13)
+		assert_true(codec_xxh3_avx2(big + PAGE_SIZE - len, len) ==
+			    XXH3_64bits(big + PAGE_SIZE - len, len));
 
 	for (unsigned i = 0; i < sizeof(p); i++)
 		p[i] = (u8)next_random();
