@@ -59,8 +59,9 @@ fuzz: deps
 	@set -e; for f in build-fuzz/tests/fuzz_*; do [ -x $$f ] && [ -f $$f ] || continue; \
 		corpus=build-fuzz/corpus/$$(basename $$f); mkdir -p $$corpus; \
 		echo "== $$f, $(FUZZ_SECONDS) s"; \
-		$$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 \
-			-artifact_prefix=build-fuzz/ $$corpus; done; echo "fuzz: no failure"
+		$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -artifact_prefix=build-fuzz/ $$corpus \
+			> $$corpus.log 2>&1 || { tail -50 $$corpus.log; exit 1; }; \
+		done; echo "fuzz: no failure"
 
 install: build
 	@meson install -C $(BUILD) --no-rebuild
