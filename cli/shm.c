@@ -63,6 +63,7 @@ static struct ps_shm *by_environ(pid_t pid)
 	char path[64], *var = NULL;
 	struct ps_config *c = malloc(sizeof(*c));
 	struct ps_shm *shm = NULL;
+	int run, fd, end = 0;
 	size_t cap = 0;
 	const char *why;
 	FILE *f;
@@ -72,8 +73,11 @@ static struct ps_shm *by_environ(pid_t pid)
 	while (c && f && getdelim(&var, &cap, 0, f) > 0) {
 		if (strncmp(var, PS_ENV "=", sizeof(PS_ENV)))
 			continue;
-		if (!ps_config_parse(c, var + sizeof(PS_ENV), &why) && *c->shm_path)
-			shm = map_fd(open(c->shm_path, O_RDONLY | O_CLOEXEC));
+		/* Anybody can write anything into his environment, so it must be such a path. */
+		if (!ps_config_parse(c, var + sizeof(PS_ENV), &why) &&
+		    sscanf(c->shm_path, "/proc/%d/fd/%d%n", &run, &fd, &end) == 2 &&
+		    !c->shm_path[end])
+			shm = map_fd(open(c->shm_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
 		break;
 	}
 	if (f)

@@ -8,8 +8,8 @@
  * kill(-pgid).  So a third process, the *ear*, sits in the group and does nothing but hear: what
  * it hears was sent to all, and the child has it already.
  *
- * All signals are blocked here and read from a signalfd; no disposition is changed, so the child
- * inherits what we were given.
+ * All signals are blocked here and read from a signalfd; no disposition but SIGCHLD's is changed,
+ * so the child inherits what we were given.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -122,6 +122,12 @@ static bool ear_heard(struct ear *ear, int sig)
 	return false;
 }
 
+/* What we were given and CMD is to be given. */
+struct inherited {
+	sigset_t mask;
+	struct sigaction sigchld; /* ignored, wait would not tell us anything */
+};
+
 struct child {
 	pid_t pid;
 	bool ended;
@@ -130,8 +136,8 @@ struct child {
 };
 
 /* In the child: never returns. Failures go to the parent through fd as an errno. */
-static _Noreturn void child_exec(const struct supervise *s, const sigset_t *mask, pid_t parent,
-				 int fd)
+static _Noreturn void child_exec(const struct supervise *s, const struct inherited *in,
+				 pid_t parent, int fd)
 {
 	int err;
 
@@ -139,7 +145,8 @@ static _Noreturn void child_exec(const struct supervise *s, const sigset_t *mask
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(EXIT_PSWAP);
-	sigprocmask(SIG_SETMASK, mask, NULL);
+	sigaction(SIGCHLD, &in->sigchld, NULL);
+	sigprocmask(SIG_SETMASK, &in->mask, NULL);
 	if (!s->exe->needs_shell)
 		execve(s->exe->path, s->argv, s->envp);
 	err = errno;
@@ -164,7 +171,7 @@ static _Noreturn void child_exec(const struct supervise *s, const sigset_t *mask
 }
 
 /* 0, or the errno of execve. */
-static int child_start(const struct supervise *s, const sigset_t *mask, struct child *c)
+static int child_start(const struct supervise *s, const struct inherited *in, struct child *c)
 {
 	int pipe_fd[2], err = 0;
 	pid_t self = getpid();
@@ -176,7 +183,7 @@ static int child_start(const struct supervise *s, const sigset_t *mask, struct c
 	if (c->pid < 0)
 		cli_fail("run: cannot fork: %s", strerror(errno));
 	if (!c->pid)
-		child_exec(s, mask, self, pipe_fd[1]);
+		child_exec(s, in, self, pipe_fd[1]);
 	close(pipe_fd[1]);
 	do
 		n = read(pipe_fd[0], &err, sizeof(err));
@@ -316,7 +323,9 @@ int supervise(struct supervise *s, int *exit_status)
 {
 	struct child c = { 0 };
 	struct ear ear = { 0 };
-	sigset_t all, old;
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	struct inherited in;
+	sigset_t all;
 	int sigfd, err;
 
 	sigfillset(&all);
@@ -325,12 +334,13 @@ int supervise(struct supervise *s, int *exit_status)
 		     (const int[]){ SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, 0 };
 	     *f; f++)
 		sigdelset(&all, *f);
-	sigprocmask(SIG_BLOCK, &all, &old);
+	sigprocmask(SIG_BLOCK, &all, &in.mask);
+	sigaction(SIGCHLD, &dfl, &in.sigchld);
 	sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (sigfd < 0)
 		cli_fail("run: cannot make a signalfd: %s", strerror(errno));
 	ear_start(&ear);
-	err = child_start(s, &old, &c);
+	err = child_start(s, &in, &c);
 	if (err) {
 		ear_stop(&ear);
 		cli_warn("run: cannot execute '%s': %s", s->argv[0], strerror(err));

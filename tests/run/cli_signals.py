@@ -110,6 +110,9 @@ def ignored():
     r = Run(["sh", "-c", "echo $$; read x; kill -HUP $$; exit 3"],
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     check("SIGHUP ignored", r.end(), 3)
+    r = Run(["sh", "-c", "echo $$; read x; exit 3"],
+            preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    check("SIGCHLD ignored", r.end(), 3)
 
 
 def stdio():
