@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sample.c - the footprint of a tree as seen from outside. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdlib.h>
@@ -39,25 +40,53 @@ static u64 rollup_anon(pid_t pid)
 	return KiB(kib);
 }
 
-/* The anonymous memory of a process; what it shares with others counted in part when several are
- * watched (after a fork both parent and child have the same pages). */
-static u64 anon_bytes(pid_t pid, bool several)
+static bool read_statm(pid_t pid, unsigned long long *resident, unsigned long long *shared)
 {
 	char path[64], text[128];
-	unsigned long long resident = 0, shared = 0;
-	u64 bytes, pss;
 	ssize_t n;
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
+		return false;
 	n = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	text[MAX(n, 0)] = 0;
-	if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || resident < shared)
+	return sscanf(text, "%*u %llu %llu", resident, shared) == 2 && *resident >= *shared;
+}
+
+/* A thread of a process whose first thread has ended, and has no memory any more; 0 if none. */
+static pid_t other_thread(pid_t pid)
+{
+	char path[64];
+	struct dirent *e;
+	pid_t tid = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	d = opendir(path);
+	while (d && (!tid || tid == pid) && (e = readdir(d)))
+		tid = (pid_t)strtol(e->d_name, NULL, 10);
+	if (d)
+		closedir(d);
+	return tid == pid ? 0 : tid;
+}
+
+/* The anonymous memory of a process; what it shares with others counted in part when several are
+ * watched (after a fork both parent and child have the same pages). */
+static u64 anon_bytes(pid_t pid, bool several)
+{
+	unsigned long long resident = 0, shared = 0;
+	u64 bytes, pss;
+
+	if (!read_statm(pid, &resident, &shared))
 		return 0;
+	if (!resident) {
+		pid = other_thread(pid);
+		if (!pid || !read_statm(pid, &resident, &shared))
+			return 0;
+	}
 	bytes = (resident - shared) * PAGE_SIZE;
 	if (!several || bytes < ROLLUP_LEAST)
 		return bytes;

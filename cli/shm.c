@@ -165,6 +165,7 @@ u64 shm_starttime(pid_t pid, char *comm)
 	char path[64], text[1024], *p, *open_paren;
 	unsigned long long start = 0;
 	char state = 0;
+	int threads = 0;
 	ssize_t n;
 	int fd;
 
@@ -183,11 +184,12 @@ u64 shm_starttime(pid_t pid, char *comm)
 	if (!open_paren || !p)
 		return 0;
 	sscanf(p + 1,
-	       " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-	       &state, &start);
+	       " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu",
+	       &state, &threads, &start);
 	if (comm)
 		snprintf(comm, 16, "%.*s", (int)MIN(p - open_paren - 1, 15), open_paren + 1);
-	return state == 'Z' || state == 'X' ? 0 : start;
+	/* Of a program whose main() ended by pthread_exit, the first thread is a zombie. */
+	return (state == 'Z' && threads <= 1) || state == 'X' ? 0 : start;
 }
 
 bool shm_member_alive(const struct ps_member *m)
