@@ -61,8 +61,11 @@ static bool boot_vma(const struct vma *v, void *arg)
 void adopt_boot(void)
 {
 	static char buf[16384];
-	int fd = vma_open();
+	int proc = (int)sys_open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	int fd = vma_open(proc);
 
+	if (proc >= 0)
+		sys_close(proc);
 	dl_iterate_phdr(main_bss, NULL);
 	if (fd < 0 || vma_for_each(fd, buf, sizeof(buf), boot_vma, NULL))
 		preload_off("/proc/self/maps cannot be read");
@@ -292,7 +295,7 @@ static void smaps_line(struct smaps *s, const char *p, const char *nl)
 /* Flags that were set before we listened stand in smaps only. */
 static void special_flags(struct pswap *ps, char *buf, size_t size)
 {
-	int fd = (int)sys_open("/proc/self/smaps", O_RDONLY | O_CLOEXEC, 0);
+	int fd = (int)sys_openat(ps->proc_fd, "self/smaps", O_RDONLY | O_CLOEXEC);
 	struct smaps s = { .mm = &ps->mm };
 	size_t have = 0;
 	long n;

@@ -16,9 +16,12 @@
 #include "region.h"
 #include "pagetable.h"
 #include "state.h"
+#include "store_file.h"
 #include "zap.h"
 
 #define CHECK_NS 200000000LL  /* how often to see whether the program still is the same */
+#define BELL_POLL_NS 50000000LL /* an exec is noticed so late at the most */
+#define ABANDONED_NS 10000000000ULL
 #define EXEC_CHECK_NS 1000000LL
 #define EXEC_CHECKS 200
 #define ARM_POLL_MIN_NS 1000000LL
@@ -60,32 +63,91 @@ struct dirent64 {
 	char name[];
 };
 
-/* The first thread may have ended while others go on. */
-static bool any_thread_same(void)
+/* Calls fn for every thread of the program until it returns true; true if one did. */
+static bool for_each_thread(bool (*fn)(pid_t tid))
 {
 	char path[64], buf[2048];
 	bool same = false;
 	int fd;
 	long n;
 
-	ps_format(path, sizeof(path), "/proc/%u/task", (u64)G.pid);
-	fd = (int)sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	ps_format(path, sizeof(path), "%u/task", (u64)G.pid);
+	fd = (int)sys_openat(G.ps.proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
 	while (!same && (n = sys_call3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
 		for (long off = 0; off < n && !same;) {
 			struct dirent64 *d = (struct dirent64 *)(buf + off);
 			pid_t tid = 0;
-			long err;
 
 			for (const char *p = d->name; *p >= '0' && *p <= '9'; p++)
 				tid = tid * 10 + (*p - '0');
-			same = tid && same_memory(tid, &err);
+			same = tid && fn(tid);
 			off += d->reclen;
 		}
 	}
 	sys_close(fd);
 	return same;
+}
+
+static bool thread_same(pid_t tid)
+{
+	long err;
+
+	return same_memory(tid, &err);
+}
+
+static long nr_threads;
+
+static bool count_one(pid_t tid)
+{
+	(void)tid;
+	nr_threads++;
+	return false;
+}
+
+static long count_threads(void)
+{
+	nr_threads = 0;
+	for_each_thread(count_one);
+	return nr_threads;
+}
+
+/* Whether two processes have the same user ids, groups and seccomp state, by /proc/PID/status. */
+static size_t credentials(pid_t pid, char *buf, size_t size)
+{
+	static const char *const keys[] = { "Uid:", "Gid:", "CapEff:", "Seccomp:", "NoNewPrivs:" };
+	char path[64], text[4096];
+	size_t len = 0;
+	long n;
+	int fd;
+
+	ps_format(path, sizeof(path), "%u/status", (u64)pid);
+	fd = (int)sys_openat(G.ps.proc_fd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = sys_read(fd, text, sizeof(text) - 1);
+	sys_close(fd);
+	text[MAX(n, 0)] = 0;
+	for (char *line = text, *nl; (nl = memchr(line, '\n', text + MAX(n, 0) - line));
+	     line = nl + 1)
+		for (unsigned k = 0; k < ARRAY_SIZE(keys); k++)
+			if (strncmp(line, keys[k], strlen(keys[k])) == 0 &&
+			    len + (nl - line) < size) {
+				memcpy(buf + len, line, nl - line);
+				len += nl - line;
+			}
+	return len;
+}
+
+/* An engine of the child's own would have the program's rights of now; if they are not what they were
+ * when this engine came up, it might not get what it needs. */
+static bool child_can_have_engine(void)
+{
+	char ours[512], theirs[512];
+	size_t n = credentials((pid_t)sys_getpid(), ours, sizeof(ours));
+
+	return n && n == credentials(G.pid, theirs, sizeof(theirs)) && memcmp(ours, theirs, n) == 0;
 }
 
 static bool program_replaced(void)
@@ -101,7 +163,7 @@ static bool program_replaced(void)
 	}
 	if (err == -ENOSYS)
 		return false;
-	return !any_thread_same();
+	return !for_each_thread(thread_same);
 }
 
 /* The program's memory, of which nothing is needed any more, while forked children that we serve
@@ -233,80 +295,160 @@ static long add(u64 start, u64 end, u32 flags, bool tail)
 	return adopt_add(control_ctx(), start, end, flags);
 }
 
+static void ring_back(struct request *r, long ret)
+{
+	unsigned slot = r - G.req;
+
+	r->ret = ret;
+	r->answered_ns = ps_now_ns();
+	relaxed_store(&r->armed, 0);
+	atomic_store(&r->state, REQUEST_ANSWERED);
+	if (uffd_zeropage(G.bell_uffd, (u64)(uintptr_t)G.bells + slot * PAGE_SIZE, PAGE_SIZE,
+			  true) < 0)
+		uffd_wake(G.bell_uffd, (u64)(uintptr_t)G.bells + slot * PAGE_SIZE, PAGE_SIZE);
+}
+
+/* Bells whose thread has gone on are made to ring again. A request that a signal handler jumped out
+ * of is never released: it is taken back after a while. */
+static void rearm_bells(void)
+{
+	u64 now = ps_now_ns();
+
+	for (unsigned i = 0; i < NR_REQUESTS; i++) {
+		struct request *r = &G.req[i];
+
+		if (relaxed_load(&r->armed))
+			continue;
+		if (atomic_load(&r->state) == REQUEST_ANSWERED && now - r->answered_ns > ABANDONED_NS)
+			atomic_store(&r->state, REQUEST_FREE);
+		if (atomic_load(&r->state) != REQUEST_FREE)
+			continue;
+		sys_madvise(G.bells + i * PAGE_SIZE, PAGE_SIZE, MADV_DONTNEED);
+		atomic_store(&r->armed, 1);
+	}
+}
+
+static int open_bells(void)
+{
+	struct uffd_caps caps;
+
+	if (!G.bells)
+		G.bells = arena_map(NR_REQUESTS * PAGE_SIZE);
+	if (!G.bells)
+		return -ENOMEM;
+	/* Not with the program's: dropping a bell's page must not raise an event. */
+	G.bell_uffd = uffd_open(UFFD_WANT_USER_ONLY, &caps);
+	if (G.bell_uffd < 0)
+		return G.bell_uffd;
+	sys_madvise(G.bells, NR_REQUESTS * PAGE_SIZE, MADV_DONTNEED);
+	memset(G.req, 0, sizeof(G.req));
+	for (unsigned i = 0; i < NR_REQUESTS; i++)
+		relaxed_store(&G.req[i].armed, 1);
+	return uffd_register(G.bell_uffd, (u64)(uintptr_t)G.bells, NR_REQUESTS * PAGE_SIZE, false);
+}
+
 /* Everything stands still until the clone call is over. */
-static void quiet_for_fork(void)
+static void quiet_for_fork(struct request *r)
 {
 	struct pswap *ps = &G.ps;
-	int uffd = -1;
+	struct ps_ctx *ctx = control_ctx();
+	int uffd = -1, nr = 0;
 
 	ps_rwlock_write_lock(&ps->freeze);
-	for (unsigned i = 0; i < ps->nr_stores; i++)
-		if (ps->stores[i]->ops->before_fork)
-			ps->stores[i]->ops->before_fork(ps->stores[i]);
+	for (unsigned i = 0; i < ps->nr_stores; i++) {
+		struct store *st = ps->stores[i];
+
+		if (st->ops->before_fork)
+			st->ops->before_fork(st);
+		G.nr_store_fds[i] = 0;
+		if (i != ps->ram_area) {
+			G.nr_store_fds[i] = store_file_fds(st, G.store_fds + nr, MAX_STORE_FDS - nr);
+			nr += MAX(G.nr_store_fds[i], 0);
+		}
+	}
+	G.parent_engine = (pid_t)sys_getpid();
+	G.parent_proc_fd = ps->proc_fd;
+	G.fork_foreign = atomic_load(&G.mode) == MODE_ARMED && ps->caps.event_fork &&
+			 !child_can_have_engine();
 	atomic_store(&G.fork_state, 1);
-	atomic_store(&G.req_state, 2);
-	sys_futex_wake(&G.req_state, INT32_MAX);
+	ring_back(r, 0);
 
 	if (ps->caps.event_fork && atomic_load(&G.mode) == MODE_ARMED)
-		uffd = event_await_fork(control_ctx(), &G.fork_done);
-	/* The child opens its own; as long as this copy is open its mappings belong to it. */
-	if (uffd >= 0)
+		uffd = event_await_fork(ctx, &G.fork_done);
+	/* Faults that came before the event: those threads fault again. */
+	while (ctx->nr_deferred) {
+		ctx->nr_deferred--;
+		uffd_wake(ps->mm.uffd, ctx->deferred[ctx->nr_deferred].addr, PAGE_SIZE);
+	}
+	if (uffd >= 0 && G.fork_foreign)
+		fork_foreign(&ps->mm, uffd);
+	else if (uffd >= 0)
+		/* The child opens its own; as long as this copy is open its mappings belong to it. */
 		sys_close(uffd);
 	while (!atomic_load(&G.fork_done))
-		sys_futex_wait(&G.fork_done, 0, 1000000);
+		sys_sleep_ns(20000);
 	stat_inc(ps->stat, forks);
-	atomic_store(&G.fork_state, 0);
-	sys_futex_wake(&G.fork_state, INT32_MAX);
 	ps_rwlock_write_unlock(&ps->freeze);
+	atomic_store(&G.fork_state, 0);
 }
 
-static void answer(long ret)
-{
-	G.req_ret = ret;
-	atomic_store(&G.req_state, 2);
-	sys_futex_wake(&G.req_state, INT32_MAX);
-}
-
-static void serve_request(void)
+static void serve_request(struct request *r)
 {
 	struct pswap *ps = &G.ps;
 	long ret = 0;
 
-	if (G.req_op == REQ_FORK) {
-		G.req_ret = 0;
-		quiet_for_fork();
+	if (r->op == REQ_FORK) {
+		quiet_for_fork(r);
 		return;
 	}
 	ps_rwlock_read_lock(&ps->freeze);
-	switch (G.req_op) {
+	switch (r->op) {
 	case REQ_ADD:
-		ret = add(G.req_a, G.req_b, (u32)G.req_c, G.req_d != 0);
-		break;
-	case REQ_DROP:
-		ps_rwlock_write_lock(&ps->mm.gate);
-		zap_range(&ps->mm, G.req_a, G.req_b, ZAP_KEEP_GUARDS);
-		ps_rwlock_write_unlock(&ps->mm.gate);
+		ret = add(r->a, r->b, (u32)r->c, r->d != 0);
 		break;
 	case REQ_GUARD:
-		set_guards(G.req_a, G.req_b, G.req_c != 0);
+		set_guards(r->a, r->b, r->c != 0);
 		break;
 	case REQ_FLAGS:
-		ret = set_flags(G.req_a, G.req_b, (u32)G.req_c, (u32)G.req_d);
+		ret = set_flags(r->a, r->b, (u32)r->c, (u32)r->d);
 		break;
 	case REQ_PIN:
-		ret = adopt_pin(control_ctx(), G.req_a, G.req_b);
+		ret = adopt_pin(control_ctx(), r->a, r->b);
 		break;
-	case REQ_BRING_IN:
-		ret = fault_range(control_ctx(), &ps->mm, G.req_a, G.req_b);
+	case REQ_THREADS:
+		ret = count_threads();
 		break;
 	case REQ_LOCK_ALL:
-		relaxed_store(&ps->locked_all, G.req_c != 0);
+		relaxed_store(&ps->locked_all, r->c != 0);
 		break;
-	default:
+	case REQ_NONE:
+	case REQ_FORK:
 		break;
 	}
 	ps_rwlock_read_unlock(&ps->freeze);
-	answer(ret);
+	ring_back(r, ret);
+}
+
+/* Waits for a bell, and serves it and all others. */
+static void serve_bells(s64 timeout_ns)
+{
+	struct pollfd p = { .fd = G.bell_uffd, .events = POLLIN };
+	struct timespec ts = { timeout_ns / 1000000000, timeout_ns % 1000000000 };
+	struct uffd_msg msg;
+
+	sys_call4(SYS_ppoll, &p, 1, &ts, NULL);
+	while (sys_read(G.bell_uffd, &msg, sizeof(msg)) == sizeof(msg)) {
+		u64 addr = msg.arg.pagefault.address & PAGE_MASK;
+		unsigned slot = (addr - (u64)(uintptr_t)G.bells) >> PAGE_SHIFT;
+
+		if (msg.event != UFFD_EVENT_PAGEFAULT || slot >= NR_REQUESTS)
+			continue;
+		if (atomic_load(&G.req[slot].state) == REQUEST_ASKED)
+			serve_request(&G.req[slot]);
+		else if (uffd_zeropage(G.bell_uffd, addr, PAGE_SIZE, true) < 0)
+			uffd_wake(G.bell_uffd, addr, PAGE_SIZE);
+	}
+	rearm_bells();
 }
 
 /* ---- the loop ---- */
@@ -370,10 +512,7 @@ static void loop(void)
 		}
 		if (exec_checks)
 			sleep = EXEC_CHECK_NS;
-		if (atomic_load(&G.req_state) != 1)
-			sys_futex_wait(&G.req_state, 0, sleep);
-		if (atomic_load(&G.req_state) == 1)
-			serve_request();
+		serve_bells(MIN(sleep, BELL_POLL_NS));
 		now = ps_now_ns();
 		if (exec_checks || now - checked > (u64)CHECK_NS) {
 			checked = now;
@@ -432,10 +571,57 @@ static int open_engine(void)
 
 static struct ps_ctx watch_ctx;
 
+/* ---- a fork's child: descriptors that only the parent's engine has ---- */
+
+static int take_fd(int fd)
+{
+	char path[64];
+	int pidfd = pidfd_open(G.parent_engine), got = -1;
+
+	if (pidfd >= 0) {
+		got = (int)sys_call3(SYS_pidfd_getfd, pidfd, fd, 0);
+		sys_close(pidfd);
+	}
+	if (got >= 0)
+		return got;
+	/* Where tracing is restricted (Yama), /proc still is not. */
+	ps_format(path, sizeof(path), "%u/fd/%u", (u64)G.parent_engine, (u64)fd);
+	return (int)sys_openat(G.ps.proc_fd, path, O_RDWR | O_CLOEXEC);
+}
+
+static int take_proc_fd(void)
+{
+	return G.parent_engine ? take_fd(G.parent_proc_fd) : -1;
+}
+
+static int take_store_fds(void)
+{
+	struct pswap *ps = &G.ps;
+	int at = 0;
+
+	for (unsigned i = 0; i < ps->nr_stores; i++) {
+		int n = G.nr_store_fds[i];
+
+		if (i == ps->ram_area || n <= 0)
+			continue;
+		for (int k = 0; k < n; k++) {
+			G.store_fds[at + k] = take_fd(G.store_fds[at + k]);
+			if (G.store_fds[at + k] < 0)
+				return G.store_fds[at + k];
+		}
+		store_file_set_fds(ps->stores[i], G.store_fds + at, n);
+		at += n;
+	}
+	return 0;
+}
+
 static int start(bool restart)
 {
 	struct pswap *ps = &G.ps;
-	int ret = restart ? engine_open_fds(ps) : open_engine();
+	int ret;
+
+	ps->inherit_proc = take_proc_fd;
+	ret = restart ? engine_open_fds(ps) : open_engine();
 
 	if (ret == 0 && !ps->caps.move) {
 		ps_format(G.why, sizeof(G.why),
@@ -444,6 +630,10 @@ static int start(bool restart)
 	}
 	if (ret == 0 && !ps->caps.events)
 		ret = -ENOSYS;
+	if (ret == 0)
+		ret = open_bells();
+	if (ret == 0 && restart)
+		ret = take_store_fds();
 	if (ret == 0 && restart)
 		ret = adopt_reregister();
 	if (ret == 0)

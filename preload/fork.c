@@ -72,20 +72,24 @@ void fork_child_state(void)
 
 	G.generation++;
 	G.pid = (pid_t)sys_getpid();
-	atomic_store(&G.req_lock, 0);
-	atomic_store(&G.req_state, 0);
 	atomic_store(&G.fork_state, 0);
 	member_enter();
 	ps->stat = G.member;
 	if (!G.fork_engine)
 		return;
+	if (G.fork_foreign) {
+		/* Our parent's engine serves us. */
+		atomic_store(&G.mode, MODE_OFF);
+		relaxed_store(&G.member->state, PS_MEMBER_UNSWAPPED);
+		return;
+	}
 	forget_locks(ps);
 	if (was == MODE_ARMED)
 		apply_fork_advice(&ps->mm);
 	if (proc_start(true)) {
 		/* Without an engine the child's swapped pages cannot be had. Never a wrong byte. */
-		ps_log("process %u: the engine cannot be started after fork (%s, error %d): the "
-		       "child ends", (u64)G.pid, G.why, (s64)G.error);
+		ps_log("process %u: the engine cannot be started after fork (error %d): the child "
+		       "ends", (u64)G.pid, (s64)G.error);
 		sys_call2(SYS_kill, sys_getpid(), 9);
 	}
 	atomic_store(&G.mode, was);

@@ -9,6 +9,7 @@
  */
 #include <linux/sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include "hook.h"
 #include "state.h"
@@ -27,36 +28,19 @@
 #define NSIG_BYTES 8
 #define TCB_BYTES 2560 /* struct pthread of glibc 2.28 to 2.41 is 2304 bytes at most */
 #define ROBUST_MAX 2048
+#define INFLIGHT_SPINS 200000000U /* seconds */
 
-/* ---- small locks and waits; lock.c may be compiled to vector code ---- */
+/* ---- waiting; lock.c may be compiled to vector code ---- */
 
-static long futex(_Atomic u32 *word, int op, u32 val)
+static void futex(_Atomic u32 *word, int op, u32 val)
 {
-	return sys_call6(SYS_futex, SYS_ARG(word), op | FUTEX_PRIVATE_FLAG, val, 0, 0, 0);
+	sys_call6(SYS_futex, SYS_ARG(word), op | FUTEX_PRIVATE_FLAG, val, 0, 0, 0);
 }
 
-static void wait_while(_Atomic u32 *word, u32 val)
+static void spin_while(_Atomic u32 *word, u32 val)
 {
-	for (int i = 0; i < 200 && atomic_load(word) == val; i++)
-		cpu_relax();
 	while (atomic_load(word) == val)
-		futex(word, FUTEX_WAIT, val);
-}
-
-static void lock(_Atomic u32 *word)
-{
-	u32 zero = 0;
-
-	if (atomic_compare_exchange_strong(word, &zero, 1))
-		return;
-	while (atomic_exchange(word, 2))
-		futex(word, FUTEX_WAIT, 2);
-}
-
-static void unlock(_Atomic u32 *word)
-{
-	if (atomic_exchange(word, 0) == 2)
-		futex(word, FUTEX_WAKE, 1);
+		cpu_relax();
 }
 
 static u64 block_signals(void)
@@ -133,32 +117,42 @@ bool adopt_excluded(u64 start, u64 end)
 
 /* ---- requests ---- */
 
-/* Asks the engine and waits for its answer. Signals are blocked, or a handler might ask again. */
-static long ask_masked(enum request_op op, u64 a, u64 b, u64 c, u64 d)
+static struct request *take_request(unsigned *slot)
 {
-	long ret;
+	for (;;) {
+		for (unsigned i = 0; i < NR_REQUESTS; i++) {
+			u32 state = REQUEST_FREE;
 
-	lock(&G.req_lock);
-	G.req_op = op;
-	G.req_a = a;
-	G.req_b = b;
-	G.req_c = c;
-	G.req_d = d;
-	atomic_store(&G.req_state, 1);
-	futex(&G.req_state, FUTEX_WAKE, 1);
-	wait_while(&G.req_state, 1);
-	ret = G.req_ret;
-	atomic_store(&G.req_state, 0);
-	unlock(&G.req_lock);
-	return ret;
+			if (!relaxed_load(&G.req[i].armed) || relaxed_load(&G.req[i].state))
+				continue;
+			if (atomic_compare_exchange_strong(&G.req[i].state, &state,
+							   REQUEST_FILLING)) {
+				*slot = i;
+				return &G.req[i];
+			}
+		}
+		cpu_relax();
+	}
 }
 
+/* Asks the engine and waits for its answer. */
 static long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d)
 {
-	u64 old = block_signals();
-	long ret = ask_masked(op, a, b, c, d);
+	unsigned slot;
+	struct request *r = take_request(&slot);
+	long ret;
 
-	restore_signals(old);
+	r->op = op;
+	r->a = a;
+	r->b = b;
+	r->c = c;
+	r->d = d;
+	atomic_store(&r->state, REQUEST_ASKED);
+	do
+		*(volatile char *)(G.bells + slot * PAGE_SIZE);
+	while (atomic_load(&r->state) == REQUEST_ASKED);
+	ret = r->ret;
+	atomic_store(&r->state, REQUEST_FREE);
 	return ret;
 }
 
@@ -176,7 +170,6 @@ static void start_engine(void)
 		/* It sets the mode itself when it is up; a failure means: unswapped. */
 		if (proc_start(false))
 			atomic_store(&G.mode, MODE_OFF);
-		futex(&G.mode, FUTEX_WAKE, INT32_MAX);
 	}
 	restore_signals(old);
 }
@@ -188,18 +181,22 @@ static void grown(s64 n)
 
 	if (n > 0 && mode() == MODE_COUNTING && now > (s64)G.start_at)
 		start_engine();
-	if (mode() == MODE_STARTING)
-		wait_while(&G.mode, MODE_STARTING);
+	spin_while(&G.mode, MODE_STARTING);
 }
 
 /* ---- memory calls ---- */
 
+/* A signal handler that jumps away leaves its announcement behind: harmless (the range is not taken
+ * out), and when all are in use the oldest habits go: every slot is freed by whoever waits long. */
 static struct ps_inflight *inflight_begin(u64 start, u64 len, bool keep)
 {
-	for (;;) {
+	for (unsigned spins = 0;; spins++) {
 		for (unsigned i = 0; i < PS_INFLIGHT; i++) {
 			struct ps_inflight *f = &G.ps.inflight[i];
 			u64 zero = 0;
+
+			if (spins == INFLIGHT_SPINS)
+				relaxed_store(&f->start, 0);
 
 			/* The end first reads as 0 to whoever looks between: an empty range. */
 			if (relaxed_load(&f->start) ||
@@ -210,7 +207,7 @@ static struct ps_inflight *inflight_begin(u64 start, u64 len, bool keep)
 			atomic_store(&f->start, start ? start : 1);
 			return f;
 		}
-		sys_call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		cpu_relax();
 	}
 }
 
@@ -275,19 +272,14 @@ static long on_mremap(const long a[6])
 {
 	u64 old_len = pages(a[1]), new_len = pages(a[2]);
 	struct ps_inflight *f = NULL;
-	u64 mask = 0;
 	long ret;
 
 	/* Pages are on their way between two places: nothing may be taken out of either. */
-	if (mode() == MODE_ARMED && old_len) {
-		mask = block_signals();
+	if (mode() == MODE_ARMED && old_len)
 		f = inflight_begin(a[0], old_len, false);
-	}
 	ret = call(SYS_mremap, a);
-	if (f) {
+	if (f)
 		inflight_end(f);
-		restore_signals(mask);
-	}
 	if (sys_is_err(ret) || new_len <= old_len)
 		return ret;
 	grown(new_len - old_len);
@@ -316,7 +308,6 @@ static long on_madvise(const long a[6])
 	u64 start = a[0], end = a[0] + pages(a[1]);
 	int advice = (int)a[2];
 	struct ps_inflight *f;
-	u64 mask;
 	long ret;
 
 	if (mode() != MODE_ARMED || end <= start || (start & ~PAGE_MASK)) {
@@ -329,12 +320,9 @@ static long on_madvise(const long a[6])
 	case MADV_DONTNEED_LOCKED:
 	case MADV_FREE:
 	case MADV_REMOVE:
-		/* A handler that jumps away must not leave the announcement behind. */
-		mask = block_signals();
 		f = inflight_begin(start, end - start, advice == MADV_FREE);
 		ret = call(SYS_madvise, a);
 		inflight_end(f);
-		restore_signals(mask);
 		return ret;
 	case MADV_GUARD_INSTALL:
 		ask(REQ_GUARD, start, end, 1, 0);
@@ -424,6 +412,20 @@ static long on_mlock(long nr, const long a[6])
 	return call(nr, a);
 }
 
+/* The engine shares our memory, so the kernel takes us for more than one thread; for a process with
+ * a single one these flags mean nothing. */
+static long on_unshare(const long a[6])
+{
+	u32 flags = (u32)a[0], moot = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+	long b[6] = { (long)(flags & ~moot), 0, 0, 0, 0, 0 }, ret = call(SYS_unshare, a);
+
+	if (ret != -EINVAL || !(flags & moot) || mode() < MODE_ENGINE)
+		return ret;
+	if (ask(REQ_THREADS, 0, 0, 0, 0) != 1)
+		return ret;
+	return b[0] ? call(SYS_unshare, b) : 0;
+}
+
 long hook_vm(long nr, const long a[6], int site)
 {
 	if (mode() == MODE_OFF)
@@ -445,6 +447,8 @@ long hook_vm(long nr, const long a[6], int site)
 	case SYS_mlockall:
 	case SYS_munlockall:
 		return on_mlock(nr, a);
+	case SYS_unshare:
+		return on_unshare(a);
 	}
 	return call(nr, a);
 }
@@ -484,13 +488,15 @@ static void on_thread(u64 flags, u64 tls, u64 child_tid)
  * for faults. */
 static void on_exit_thread(void)
 {
-	struct robust_list_head *head = NULL;
-	size_t len = 0;
+	struct robust_list_head *head;
 	struct robust_list *l;
+	u64 tcb;
 
-	if (mode() != MODE_ARMED)
+	if (mode() != MODE_ARMED || !G.robust_offset)
 		return;
-	if (sys_call6(SYS_get_robust_list, 0, SYS_ARG(&head), SYS_ARG(&len), 0, 0, 0) || !head)
+	__asm__("mov %%fs:0x10, %0" : "=r"(tcb));
+	head = (struct robust_list_head *)(tcb + G.robust_offset);
+	if (!head->list.next)
 		return;
 	l = (struct robust_list *)((uintptr_t)head->list.next & ~1UL);
 	for (int i = 0; l != &head->list && l && i < ROBUST_MAX; i++) {
@@ -505,18 +511,38 @@ static void on_exit_thread(void)
 		pin((u64)(uintptr_t)l + head->futex_offset, (u64)(uintptr_t)l + head->futex_offset + 4);
 }
 
+/* From now on a call of ours may be what kills the program: start the engine while we may. */
+static void on_seccomp(void)
+{
+	if (mode() == MODE_COUNTING)
+		start_engine();
+	spin_while(&G.mode, MODE_STARTING);
+	relaxed_store(&G.filtered, 1);
+}
+
+static void lock(_Atomic u32 *word)
+{
+	while (atomic_exchange(word, 1))
+		futex(word, FUTEX_WAIT, 1);
+}
+
+static void unlock(_Atomic u32 *word)
+{
+	atomic_store(word, 0);
+	futex(word, FUTEX_WAKE, 1);
+}
+
 static int on_fork(void)
 {
 	u64 old = block_signals();
 
 	lock(&G.fork_lock);
-	while (mode() == MODE_STARTING)
-		futex(&G.mode, FUTEX_WAIT, MODE_STARTING);
+	spin_while(&G.mode, MODE_STARTING);
 	G.fork_mask = old;
 	G.fork_engine = mode() == MODE_ENGINE || mode() == MODE_ARMED;
 	atomic_store(&G.fork_done, 0);
 	if (G.fork_engine)
-		ask_masked(REQ_FORK, 0, 0, 0, 0);
+		ask(REQ_FORK, 0, 0, 0, 0);
 	return HOOK_FORK;
 }
 
@@ -549,8 +575,13 @@ int hook_pre(long nr, const long a[6], int site)
 	case SYS_execve:
 	case SYS_execveat:
 		atomic_store(&G.exec_seen, 1);
-		if (mode() >= MODE_ENGINE)
-			futex(&G.req_state, FUTEX_WAKE, 1);
+		break;
+	case SYS_prctl:
+		if ((int)a[0] == PR_SET_SECCOMP)
+			on_seccomp();
+		break;
+	case SYS_seccomp:
+		on_seccomp();
 		break;
 	}
 	return HOOK_PASS;
@@ -563,8 +594,7 @@ void hook_post_fork(long ret)
 	if (ret != 0) {
 		if (G.fork_engine) {
 			atomic_store(&G.fork_done, 1);
-			futex(&G.fork_done, FUTEX_WAKE, 1);
-			wait_while(&G.fork_state, 1);
+			spin_while(&G.fork_state, 1);
 		}
 	} else {
 		fork_child_state();

@@ -206,6 +206,16 @@ static unsigned count_cpus(void)
 	return cpus;
 }
 
+/* Where libc keeps a thread's robust list, from its control block. */
+static void robust_offset(void)
+{
+	u64 head = 0, len = 0, tcb;
+
+	__asm__("mov %%fs:0x10, %0" : "=r"(tcb));
+	if (sys_call3(SYS_get_robust_list, 0, &head, &len) == 0 && head > tcb && head - tcb < 4096)
+		G.robust_offset = head - tcb;
+}
+
 __attribute__((constructor)) static void preload_init(int argc, char **argv, char **envp)
 {
 	struct hook_report report;
@@ -224,6 +234,7 @@ __attribute__((constructor)) static void preload_init(int argc, char **argv, cha
 	G.cpus = count_cpus();
 	G.start_at = MAX(MiB(4), G.limit / 16);
 	G.brk_now = (u64)sys_call1(SYS_brk, 0);
+	robust_offset();
 	if (hooks_install(&report)) {
 		preload_off(report.why);
 		return;

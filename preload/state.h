@@ -37,17 +37,37 @@ struct addr_range {
 #define MAX_EXCLUDED 4096
 #define MAX_PINS 1024
 #define MAX_BOOT 64
+#define MAX_STORE_FDS 512
 
 enum request_op {
 	REQ_NONE,
 	REQ_ADD,      /* [a, b): new private anonymous memory; c: REGION_* */
-	REQ_DROP,     /* [a, b): forget contents (no event will tell) */
 	REQ_GUARD,    /* [a, b) becomes guards; c == 0: no longer */
 	REQ_FLAGS,    /* [a, b): set c, clear d */
 	REQ_PIN,      /* [a, b): bring in and keep */
-	REQ_BRING_IN, /* [a, b): bring in */
 	REQ_FORK,     /* everything quiet, until fork_done */
+	REQ_THREADS,  /* how many threads the program has */
 	REQ_LOCK_ALL, /* c: mlockall (1) or munlockall (0) */
+};
+
+/*
+ * A request.  The hook fills it and touches its bell, a page that is registered as missing with a
+ * userfaultfd of the engine's own: the fault carries the request over and lets the thread sleep
+ * until the answer maps the page.  So a hook makes no system call that a seccomp filter of the
+ * program could object to, and needs no lock, so that a signal handler may ask in the middle of
+ * it.
+ */
+#define NR_REQUESTS 64
+
+enum request_state { REQUEST_FREE, REQUEST_FILLING, REQUEST_ASKED, REQUEST_ANSWERED };
+
+struct request {
+	_Atomic u32 state;
+	_Atomic u32 armed; /* the bell's page is missing */
+	enum request_op op;
+	u64 a, b, c, d;
+	long ret;
+	u64 answered_ns;
 };
 
 struct preload {
@@ -87,19 +107,24 @@ struct preload {
 	struct addr_range pins[MAX_PINS];
 	_Atomic u32 nr_pins;
 
-	/* requests from hooks to the engine: one at a time */
-	_Atomic u32 req_lock; /* 0, 1, 2 as a futex mutex */
-	_Atomic u32 req_state; /* futex: 0 idle, 1 asked, 2 answered */
-	enum request_op req_op;
-	u64 req_a, req_b, req_c, req_d;
-	long req_ret;
+	/* requests from hooks to the engine, see control.c */
+	struct request req[NR_REQUESTS];
+	char *bells; /* a page for each request */
+	int bell_uffd;
+	u64 robust_offset; /* from a thread's control block to its robust list; 0: unknown */
+	_Atomic u32 filtered; /* the program installed a seccomp filter */
 
 	/* fork */
 	_Atomic u32 fork_lock;
 	u64 fork_mask;		/* signal mask of the forking thread */
-	_Atomic u32 fork_done;	/* futex: the clone call is over */
-	_Atomic u32 fork_state; /* futex: 1 while the engine is quiet */
+	_Atomic u32 fork_done;	/* the clone call is over */
+	_Atomic u32 fork_state; /* 1 while the engine is quiet */
 	bool fork_engine;	/* the engine was asked */
+	int store_fds[MAX_STORE_FDS]; /* the parent engine's, for the child's to take over */
+	int nr_store_fds[PS_MAX_STORES];
+	pid_t parent_engine;
+	int parent_proc_fd;
+	bool fork_foreign;	/* the child cannot have an engine of its own: ours serves it */
 
 	/* the engine */
 	_Atomic u32 ready; /* futex: 1 up, 2 failed */

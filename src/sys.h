@@ -91,6 +91,10 @@ static inline long sys_open(const char *path, int flags, int mode)
 {
 	return sys_call4(SYS_openat, AT_FDCWD, path, flags, mode);
 }
+static inline long sys_openat(int dir, const char *path, int flags)
+{
+	return sys_call4(SYS_openat, dir, path, flags, 0);
+}
 static inline long sys_close(int fd)
 {
 	return sys_call1(SYS_close, fd);

@@ -243,6 +243,7 @@ struct pswap {
 	struct ps_shm *shm;	/* or NULL */
 
 	/* the limit (account.c) */
+	int proc_fd; /* /proc: opened early, for a program that changes its root */
 	int statm_fd, maps_fd, pagemap_fd;
 	int empty_fd;	   /* an empty file, or -1: to poison where the kernel cannot */
 	const char *zeros; /* 2 MiB of zeros that use no memory */
@@ -273,6 +274,7 @@ struct pswap {
 	pid_t pid; /* a process id to name this address space by */
 	/* What to do about a fork that was not announced: owns the child's userfaultfd. */
 	void (*foreign_fork)(struct ps_mm *parent, int uffd);
+	int (*inherit_proc)(void); /* a descriptor of /proc where it cannot be opened, or NULL */
 	int kick_fd; /* eventfd: the list of foreign address spaces changed */
 };
 

@@ -19,9 +19,9 @@ struct ps_procmap_query {
 #define PROCMAP_VMA_X 4
 #define PROCMAP_VMA_SHARED 8
 
-int vma_open(void)
+int vma_open(int proc_fd)
 {
-	return (int)sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+	return (int)sys_openat(proc_fd, "self/maps", O_RDONLY | O_CLOEXEC);
 }
 
 static const char *parse_num(const char *p, unsigned base, u64 *v)

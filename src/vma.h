@@ -17,8 +17,8 @@ struct vma {
 	char name[64]; /* cut short where longer */
 };
 
-/* Opens /proc/self/maps; or -errno. */
-int vma_open(void);
+/* Opens self/maps below proc_fd, a descriptor of /proc; or -errno. */
+int vma_open(int proc_fd);
 /* The VMA that contains addr, or the next one after it: 0, -ENOENT when there is none, -errno. */
 int vma_query(int maps_fd, u64 addr, struct vma *v);
 /* Calls fn for every VMA in order until it returns false. buf: scratch of at least 8 KiB. */
