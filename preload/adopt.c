@@ -110,12 +110,28 @@ static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
 	}
 }
 
+/*
+ * Takes the gate when no VM event waits to be read: what we know of these addresses may still be of a
+ * mapping that was moved away or unmapped, and its event needs it.  UFFDIO_COPY looks for waiting
+ * events before anything else.
+ */
+static void lock_settled(struct ps_mm *mm, bool settled)
+{
+	for (;;) {
+		ps_rwlock_write_lock(&mm->gate);
+		if (!settled || uffd_copy(mm->uffd, 0, NULL, 0, false, false) != -EAGAIN)
+			return;
+		ps_rwlock_write_unlock(&mm->gate);
+		sys_call0(SYS_sched_yield);
+	}
+}
+
 int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 {
 	struct ps_mm *mm = &ctx->ps->mm;
 	int ret;
 
-	ps_rwlock_write_lock(&mm->gate);
+	lock_settled(mm, flags & REGION_FRESH);
 	ret = uffd_register(mm->uffd, start, end - start, false);
 	if (ret == 0) {
 		if (flags & REGION_FRESH)

@@ -16,6 +16,7 @@
 #include "region.h"
 #include "pagetable.h"
 #include "state.h"
+#include "swap_cache.h"
 #include "store_file.h"
 #include "zap.h"
 
@@ -236,27 +237,36 @@ static void guard_main(void *arg)
 
 /* ---- requests ---- */
 
-static void set_guards(u64 start, u64 end, bool on)
+/* madvise(GUARD_INSTALL or GUARD_REMOVE), made here so that nothing is filled or forgotten between the
+ * call and our knowing of it. It raises no event. */
+static long set_guards(u64 start, u64 end, int advice)
 {
-	struct ps_mm *mm = &G.ps.mm;
+	struct pswap *ps = &G.ps;
+	struct ps_mm *mm = &ps->mm;
+	long ret;
 
 	ps_rwlock_write_lock(&mm->gate);
-	if (on)
-		zap_range(mm, start, end, 0);
+	ret = sys_madvise((void *)(uintptr_t)start, end - start, advice);
+	/* A failure may have come half-way: the kernel says which pages are guards now. */
 	for (u64 addr = start; addr < end; addr += PAGE_SIZE) {
-		struct extent *e = on ? pt_get(mm, addr) : pt_find(mm, addr);
+		struct extent *e;
+		bool guard;
 
-		if (!e) {
-			addr = ALIGN_UP(addr + 1, PMD_SIZE) - PAGE_SIZE;
+		if (!region_find(mm, addr))
 			continue;
+		guard = page_is_guard(ps, addr);
+		e = guard ? pt_get(mm, addr) : pt_find(mm, addr);
+		if (!e)
+			continue;
+		if (guard) {
+			zap_range(mm, addr, addr + PAGE_SIZE, 0);
+			pte_set(e, pt_index(addr), pte_make(PTE_GUARD));
+		} else if (pte_kind(pte_get(e, pt_index(addr))) == PTE_GUARD) {
+			pte_set(e, pt_index(addr), pte_make(PTE_NONE));
 		}
-		if (!on && pte_kind(pte_get(e, pt_index(addr))) != PTE_GUARD)
-			continue;
-		if (on && !region_find(mm, addr))
-			continue;
-		pte_set(e, pt_index(addr), pte_make(on ? PTE_GUARD : PTE_NONE));
 	}
 	ps_rwlock_write_unlock(&mm->gate);
+	return ret;
 }
 
 static long set_flags(u64 start, u64 end, u32 set, u32 clear)
@@ -358,8 +368,8 @@ static void quiet_for_fork(struct request *r)
 	for (unsigned i = 0; i < ps->nr_stores; i++) {
 		struct store *st = ps->stores[i];
 
-		if (st->ops->before_fork)
-			st->ops->before_fork(st);
+		if (st->ops->before_fork && st->ops->before_fork(st))
+			ps_log("store %s cannot be shared with a child", st->name);
 		G.nr_store_fds[i] = 0;
 		if (i != ps->ram_area) {
 			G.nr_store_fds[i] = store_file_fds(st, G.store_fds + nr, MAX_STORE_FDS - nr);
@@ -373,6 +383,7 @@ static void quiet_for_fork(struct request *r)
 	atomic_store(&G.fork_state, 1);
 	ring_back(r, 0);
 
+	relaxed_store(&ps->forked, 1);
 	if (ps->caps.event_fork && atomic_load(&G.mode) == MODE_ARMED)
 		uffd = event_await_fork(ctx, &G.fork_done);
 	/* Faults that came before the event: those threads fault again. */
@@ -407,7 +418,7 @@ static void serve_request(struct request *r)
 		ret = add(r->a, r->b, (u32)r->c, r->d != 0);
 		break;
 	case REQ_GUARD:
-		set_guards(r->a, r->b, r->c != 0);
+		ret = set_guards(r->a, r->b, (int)r->c);
 		break;
 	case REQ_FLAGS:
 		ret = set_flags(r->a, r->b, (u32)r->c, (u32)r->d);
@@ -660,6 +671,10 @@ void control_main(bool restart)
 	if (ret) {
 		G.error = -ret;
 		atomic_store(&G.quit, 1);
+		if (!restart)
+			ps_log("%s (process %u): %s: it runs unswapped", G.member->comm,
+			       (u64)G.pid, G.why[0] ? G.why : "the engine cannot start");
+		relaxed_store(&G.member->state, PS_MEMBER_UNSWAPPED);
 		atomic_store(&G.ready, 2);
 		sys_futex_wake(&G.ready, INT32_MAX);
 		sys_call1(SYS_exit_group, 1);

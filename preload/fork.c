@@ -47,6 +47,7 @@ static void forget_locks(struct pswap *ps)
 	relaxed_store(&ps->full_until, 0);
 	/* Locks are not inherited. */
 	relaxed_store(&ps->locked_all, 0);
+	relaxed_store(&ps->forked, 1);
 }
 
 /* What the program said of its memory comes true now. */
@@ -75,8 +76,11 @@ void fork_child_state(void)
 	atomic_store(&G.fork_state, 0);
 	member_enter();
 	ps->stat = G.member;
-	if (!G.fork_engine)
+	if (!G.fork_engine) {
+		if (was == MODE_STARTING)
+			atomic_store(&G.mode, MODE_COUNTING);
 		return;
+	}
 	if (G.fork_foreign) {
 		/* Our parent's engine serves us. */
 		atomic_store(&G.mode, MODE_OFF);

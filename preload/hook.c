@@ -25,6 +25,10 @@
 #define MAP_STACK 0x20000
 #endif
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #define NSIG_BYTES 8
 #define TCB_BYTES 2560 /* struct pthread of glibc 2.28 to 2.41 is 2304 bytes at most */
 #define ROBUST_MAX 2048
@@ -41,6 +45,18 @@ static void spin_while(_Atomic u32 *word, u32 val)
 {
 	while (atomic_load(word) == val)
 		cpu_relax();
+}
+
+static void lock(_Atomic u32 *word)
+{
+	while (atomic_exchange(word, 1))
+		futex(word, FUTEX_WAIT, 1);
+}
+
+static void unlock(_Atomic u32 *word)
+{
+	atomic_store(word, 0);
+	futex(word, FUTEX_WAKE, 1);
 }
 
 static u64 block_signals(void)
@@ -166,11 +182,14 @@ static void start_engine(void)
 	u32 counting = MODE_COUNTING;
 	u64 old = block_signals();
 
+	/* Not while a fork is on its way: its child would copy an engine half made. */
+	lock(&G.fork_lock);
 	if (atomic_compare_exchange_strong(&G.mode, &counting, MODE_STARTING)) {
 		/* It sets the mode itself when it is up; a failure means: unswapped. */
 		if (proc_start(false))
 			atomic_store(&G.mode, MODE_OFF);
 	}
+	unlock(&G.fork_lock);
 	restore_signals(old);
 }
 
@@ -325,16 +344,9 @@ static long on_madvise(const long a[6])
 		inflight_end(f);
 		return ret;
 	case MADV_GUARD_INSTALL:
-		ask(REQ_GUARD, start, end, 1, 0);
-		ret = call(SYS_madvise, a);
-		if (ret)
-			ask(REQ_GUARD, start, end, 0, 0);
-		return ret;
 	case MADV_GUARD_REMOVE:
-		ret = call(SYS_madvise, a);
-		if (ret == 0)
-			ask(REQ_GUARD, start, end, 0, 0);
-		return ret;
+		/* The engine makes the call, in one step with its own change. */
+		return ask(REQ_GUARD, start, end, (u64)advice, 0);
 	}
 	ret = call(SYS_madvise, a);
 	if (ret)
@@ -417,7 +429,12 @@ static long on_mlock(long nr, const long a[6])
 static long on_unshare(const long a[6])
 {
 	u32 flags = (u32)a[0], moot = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
-	long b[6] = { (long)(flags & ~moot), 0, 0, 0, 0, 0 }, ret = call(SYS_unshare, a);
+	long b[6] = { (long)(flags & ~moot), 0, 0, 0, 0, 0 }, ret;
+
+	/* An engine started later would be in the new namespace and not find us. */
+	if ((flags & CLONE_NEWPID) && mode() == MODE_COUNTING)
+		start_engine();
+	ret = call(SYS_unshare, a);
 
 	if (ret != -EINVAL || !(flags & moot) || mode() < MODE_ENGINE)
 		return ret;
@@ -520,16 +537,27 @@ static void on_seccomp(void)
 	relaxed_store(&G.filtered, 1);
 }
 
-static void lock(_Atomic u32 *word)
+/* These operations write to a word in a way that does not wait for userfaultfd: EFAULT where the word
+ * is not there. Bring it in. (Seen only when made through syscall(); libc's own priority-inheritance
+ * locks touch the word just before.) */
+static void on_futex(const long a[6])
 {
-	while (atomic_exchange(word, 1))
-		futex(word, FUTEX_WAIT, 1);
-}
-
-static void unlock(_Atomic u32 *word)
-{
-	atomic_store(word, 0);
-	futex(word, FUTEX_WAKE, 1);
+	if (mode() != MODE_ARMED || relaxed_load(&G.filtered))
+		return;
+	switch (a[1] & FUTEX_CMD_MASK) {
+	case FUTEX_WAKE_OP:
+	case FUTEX_CMP_REQUEUE_PI:
+		sys_call6(SYS_madvise, (long)(a[4] & PAGE_MASK), PAGE_SIZE, MADV_POPULATE_WRITE, 0,
+			  0, 0);
+		break;
+	case FUTEX_LOCK_PI:
+	case FUTEX_UNLOCK_PI:
+	case FUTEX_TRYLOCK_PI:
+	case 13: /* FUTEX_LOCK_PI2 */
+		sys_call6(SYS_madvise, (long)(a[0] & PAGE_MASK), PAGE_SIZE, MADV_POPULATE_WRITE, 0,
+			  0, 0);
+		break;
+	}
 }
 
 static int on_fork(void)
@@ -582,6 +610,9 @@ int hook_pre(long nr, const long a[6], int site)
 		break;
 	case SYS_seccomp:
 		on_seccomp();
+		break;
+	case SYS_futex:
+		on_futex(a);
 		break;
 	}
 	return HOOK_PASS;

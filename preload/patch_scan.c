@@ -37,6 +37,7 @@ const u8 patch_kind[PATCH_NR_MAX] = {
 	[SYS_exit] = PRE,
 	[SYS_prctl] = PRE,
 	[SYS_seccomp] = PRE,
+	[SYS_futex] = PRE,
 };
 #undef VM
 #undef PRE

@@ -8,6 +8,7 @@
  */
 #include <linux/sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "arena.h"
 #include "state.h"
@@ -93,8 +94,17 @@ int proc_start(bool restart)
 		return (int)pid;
 	}
 	G.engine_pid = (pid_t)pid;
-	while (atomic_load(&G.ready) == 0)
-		sys_call4(SYS_futex, &G.ready, FUTEX_WAIT_PRIVATE, 0, NULL);
+	while (atomic_load(&G.ready) == 0) {
+		struct timespec ts = { 0, 20000000 };
+
+		sys_call4(SYS_futex, &G.ready, FUTEX_WAIT_PRIVATE, 0, &ts);
+		/* Killed before it could say anything? */
+		if (atomic_load(&G.ready) == 0 &&
+		    sys_call4(SYS_wait4, pid, NULL, __WALL | WNOHANG, NULL) == pid) {
+			G.error = ESRCH;
+			return -ESRCH;
+		}
+	}
 	return atomic_load(&G.ready) == 1 ? 0 : -G.error;
 }
 

@@ -21,6 +21,42 @@ static s64 statm_anon(int fd)
 	return ((s64)v[1] - (s64)v[2]) << PAGE_SHIFT;
 }
 
+#define ROLLUP_NS 50000000ULL
+#define ROLLUP_COST 20 /* looking may take a twentieth of the time */
+
+/*
+ * After a fork, pages are resident in several processes but exist once: what is not ours by
+ * proportion (Pss_Anon) is taken off.  smaps_rollup walks every page, so it is asked rarely.
+ */
+static s64 shared_discount(struct pswap *ps, s64 rss)
+{
+	char buf[1024];
+	u64 start = ps_now_ns(), due = relaxed_load(&ps->rollup_due_ns), pss = 0;
+	char *p = NULL;
+	long n;
+
+	if (start < due || !atomic_compare_exchange_strong(&ps->rollup_due_ns, &due, UINT64_MAX))
+		return relaxed_load(&ps->shared_discount);
+	n = sys_pread(ps->rollup_fd, buf, sizeof(buf) - 1, 0);
+	buf[MAX(n, 0)] = 0;
+	for (char *line = buf; line && *line; line = strchr(line, '\n'), line += line != NULL)
+		if (strncmp(line, "Pss_Anon:", 9) == 0)
+			p = line + 9;
+	if (p) {
+		while (*p == ' ')
+			p++;
+		while (*p >= '0' && *p <= '9')
+			pss = pss * 10 + (*p++ - '0');
+		pss <<= 10;
+		relaxed_store(&ps->shared_discount, rss > (s64)pss ? rss - (s64)pss : 0);
+		if (rss <= (s64)(pss + pss / 64))
+			relaxed_store(&ps->forked, 0);
+	}
+	relaxed_store(&ps->rollup_due_ns,
+		      ps_now_ns() + MAX(ROLLUP_NS, (ps_now_ns() - start) * ROLLUP_COST));
+	return relaxed_load(&ps->shared_discount);
+}
+
 static void sample_stores(struct pswap *ps)
 {
 	u64 pool = 0, meta;
@@ -93,6 +129,8 @@ s64 account_refresh(struct pswap *ps)
 	meta = relaxed_load(&ps->metadata_bytes);
 	if (ps->cfg.foreign_program)
 		used = statm_anon(ps->statm_fd);
+	if (used > 0 && relaxed_load(&ps->forked))
+		used = MAX(used - shared_discount(ps, used), 0);
 	if (used < 0)
 		used = resident + pool + meta +
 		       ((s64)relaxed_load(&ps->cache.nr_pages) << PAGE_SHIFT);

@@ -66,6 +66,21 @@ static bool is_open(struct pswap *ps)
 	return found && ps->pid == getpid();
 }
 
+/* A signal handler that touched a region while its thread holds our locks would wait for ever. */
+static sigset_t enter(void)
+{
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	return old;
+}
+
+static void leave(sigset_t old)
+{
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
 #define CHECK_OPEN(ps)                                                                           \
 	do {                                                                                     \
 		if (!is_open(ps))                                                                \
@@ -240,7 +255,7 @@ int pswap_close(struct pswap *ps)
 
 	pthread_mutex_lock(&open_lock);
 	for (unsigned i = 0; i < MAX_OPEN && ps; i++) {
-		if (open_engines[i] != ps)
+		if (open_engines[i] != ps || ps->pid != getpid())
 			continue;
 		open_engines[i] = NULL;
 		found = true;
@@ -271,15 +286,18 @@ static int check_range(struct pswap *ps, void *addr, size_t length)
 {
 	u64 start = (u64)(uintptr_t)addr;
 	bool ours;
+	sigset_t old;
 
 	CHECK_OPEN(ps);
 	if (start & ~PAGE_MASK || length & ~PAGE_MASK || length == 0)
 		return api_fail(EINVAL, "addr and length must be multiples of 4096, length not 0");
 	if (start + length < start)
 		return api_fail(EINVAL, "the range goes past the end of the address space");
+	old = enter();
 	ps_rwlock_read_lock(&ps->mm.gate);
 	ours = region_covers(&ps->mm, start, start + length);
 	ps_rwlock_read_unlock(&ps->mm.gate);
+	leave(old);
 	return ours ? 0 : api_fail(EINVAL, "a part of the range was not mapped by pswap_mmap");
 }
 
@@ -287,6 +305,7 @@ void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, uns
 {
 	size_t align = length >= PMD_SIZE ? PMD_SIZE : PAGE_SIZE, extra;
 	char *raw, *p;
+	sigset_t old;
 	int ret;
 
 	if (!is_open(ps)) {
@@ -316,6 +335,7 @@ void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, uns
 	sys_madvise(p, length, MADV_DONTFORK);
 	if (flags & PSWAP_MAP_NOHUGE)
 		sys_madvise(p, length, MADV_NOHUGEPAGE);
+	old = enter();
 	ps_rwlock_write_lock(&ps->mm.gate);
 	ret = region_add(&ps->mm, (u64)(uintptr_t)p, (u64)(uintptr_t)p + length,
 			 REGION_FRESH | (flags & PSWAP_MAP_NOHUGE ? REGION_NOHUGE : REGION_HUGE));
@@ -326,6 +346,7 @@ void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, uns
 		sys_munmap(p, length);
 	}
 	ps_rwlock_write_unlock(&ps->mm.gate);
+	leave(old);
 	if (ret) {
 		api_fail(ENOMEM, "the range cannot be registered: error %d", (s64)-ret);
 		return MAP_FAILED;
@@ -336,46 +357,55 @@ void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, uns
 int pswap_munmap(struct pswap *ps, void *addr, size_t length)
 {
 	u64 start = (u64)(uintptr_t)addr;
+	sigset_t old;
 
 	if (check_range(ps, addr, length))
 		return -1;
+	old = enter();
 	ps_rwlock_write_lock(&ps->mm.gate);
 	zap_range(&ps->mm, start, start + length, 0);
 	region_del(&ps->mm, start, start + length);
 	sys_munmap(addr, length);
 	ps_rwlock_write_unlock(&ps->mm.gate);
+	leave(old);
 	return 0;
 }
 
 static void drop(struct pswap *ps, void *addr, size_t length)
 {
 	u64 start = (u64)(uintptr_t)addr;
+	sigset_t old = enter();
 
 	ps_rwlock_write_lock(&ps->mm.gate);
 	zap_range(&ps->mm, start, start + length, 0);
 	sys_madvise(addr, length, MADV_DONTNEED);
 	ps_rwlock_write_unlock(&ps->mm.gate);
+	leave(old);
 }
 
 static int hint(struct pswap *ps, void *addr, size_t length, u32 set, u32 clear)
 {
 	u64 start = (u64)(uintptr_t)addr;
+	sigset_t old = enter();
 	int ret;
 
 	ps_rwlock_write_lock(&ps->mm.gate);
 	ret = region_flags(&ps->mm, start, start + length, set, clear);
 	ps_rwlock_write_unlock(&ps->mm.gate);
+	leave(old);
 	return ret ? api_fail(ENOMEM, "out of memory") : 0;
 }
 
 static int with_ctx(struct pswap *ps, u64 start, u64 end,
 		    int (*fn)(struct ps_ctx *, struct ps_mm *, u64, u64))
 {
+	sigset_t old = enter();
 	int ret;
 
 	ps_mutex_lock(&ps->ctx_lock);
 	ret = fn(ps->ctx[PS_NR_CTX - 1], &ps->mm, start, end);
 	ps_mutex_unlock(&ps->ctx_lock);
+	leave(old);
 	return ret ? api_fail(-ret, ret == -ENOMEM ? "no room in any store" :
 						     "a page cannot be read back") : 0;
 }

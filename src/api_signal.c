@@ -101,6 +101,8 @@ int api_signal_start(struct pswap *ps)
 	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_RESTART };
 	int ret = -EMFILE;
 
+	/* A handler of the program that ran inside ours, holding our locks, could touch our memory. */
+	sigfillset(&sa.sa_mask);
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < MAX_ENGINES && ret; i++) {
 		if (engines[i])

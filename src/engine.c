@@ -105,7 +105,7 @@ int engine_open_fds(struct pswap *ps)
 	int fd = uffd_open(ps->cfg.uffd_want, &ps->caps);
 
 	ps->mm.uffd = fd;
-	ps->proc_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
+	ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
 	if (fd < 0)
 		return fd;
 	ps->pid = (pid_t)sys_getpid();
@@ -115,6 +115,7 @@ int engine_open_fds(struct pswap *ps)
 		ps->proc_fd = ps->inherit_proc();
 	ps->maps_fd = vma_open(ps->proc_fd);
 	ps->statm_fd = (int)sys_openat(ps->proc_fd, "self/statm", O_RDONLY | O_CLOEXEC);
+	ps->rollup_fd = (int)sys_openat(ps->proc_fd, "self/smaps_rollup", O_RDONLY | O_CLOEXEC);
 	ps->pagemap_fd = (int)sys_openat(ps->proc_fd, "self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (!ps->caps.poison)
 		ps->empty_fd = (int)sys_call2(SYS_memfd_create, "pswap-poison", 1 /* CLOEXEC */);
@@ -151,7 +152,7 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 	int err;
 
 	ps->mm.ps = ps;
-	ps->mm.uffd = ps->proc_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
+	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
 	relaxed_store(&ps->limit_now, ps->cfg.limit);
 	relaxed_store(&ps->density, 1024);
 	ps->cfg.nr_handlers = MIN(MAX(ps->cfg.nr_handlers, 1U), PS_MAX_HANDLERS);
@@ -231,6 +232,7 @@ void engine_close(struct pswap *ps)
 	pt_free(&ps->mm);
 	close_fd(ps->mm.uffd);
 	close_fd(ps->proc_fd);
+	close_fd(ps->rollup_fd);
 	close_fd(ps->statm_fd);
 	close_fd(ps->maps_fd);
 	close_fd(ps->pagemap_fd);

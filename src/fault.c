@@ -437,7 +437,9 @@ static int return_cached(struct ps_ctx *ctx, struct extent *e, unsigned i, unsig
 	}
 	ps_rwlock_read_unlock(&mm->gate);
 	if (f->nr_live == 0) {
+		ps_mutex_lock(&e->lock);
 		e->frame = NULL;
+		ps_mutex_unlock(&e->lock);
 		frame_release(ps, f);
 		lru_move(&ps->lru, e, LRU_ACTIVE);
 	}
@@ -491,7 +493,16 @@ static int serve(struct ps_ctx *ctx, struct ps_mm *mm, struct extent *e, unsigne
 			uffd_poison(mm->uffd, pt_addr(e, i), PAGE_SIZE);
 		return RETRY;
 	case PTE_GUARD:
-		break;
+		/* A guard sends no fault: so it is one no more, by a call that nobody told us of. */
+		if (page_is_guard(ctx->ps, pt_addr(e, i)))
+			break;
+		ps_rwlock_read_lock(&mm->gate);
+		ps_mutex_lock(&e->lock);
+		if (pte_kind(pte_get(e, i)) == PTE_GUARD)
+			pte_set(e, i, pte_make(PTE_NONE));
+		ps_mutex_unlock(&e->lock);
+		ps_rwlock_read_unlock(&mm->gate);
+		return fill(ctx, e, i, i, i + 1);
 	}
 	return RETRY;
 }

@@ -117,6 +117,44 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 	}
 }
 
+/*
+ * Without MOVE (kernels before 6.8), for memory of the API: write-protect, copy, drop.  A writer
+ * meanwhile faults and waits for e->io.  Unlike MOVE this does not notice pages that are pinned for
+ * DMA, so programs of others are not served this way.
+ */
+static void copy_pages(struct take *t, unsigned p, unsigned end)
+{
+	struct pswap *ps = t->ctx->ps;
+	int fd = t->e->mm->uffd;
+
+	while (p < end) {
+		unsigned n = 0;
+		u64 addr = pt_addr(t->e, p), len;
+		struct iovec local, remote;
+
+		while (p + n < end && present_test(t->e, p + n))
+			n++;
+		if (!n) {
+			p++;
+			continue;
+		}
+		len = (u64)n << PAGE_SHIFT;
+		local = (struct iovec){ t->f->mem + ((u64)p << PAGE_SHIFT), len };
+		remote = (struct iovec){ (void *)(uintptr_t)addr, len };
+		if (uffd_writeprotect(fd, addr, len, true, false) < 0)
+			return;
+		if (sys_call6(SYS_process_vm_readv, ps->pid, SYS_ARG(&local), 1, SYS_ARG(&remote),
+			      1, 0) != (long)len)
+			memcpy(local.iov_base, remote.iov_base, len);
+		sys_madvise(remote.iov_base, len, MADV_DONTNEED);
+		/* Who waited to write finds the page missing now. */
+		uffd_writeprotect(fd, addr, len, false, true);
+		uffd_wake(fd, addr, len);
+		note_moved(t, p, n);
+		p += n;
+	}
+}
+
 /* The parts of [lo, hi) that may be moved: not pinned by us. */
 static void move_unpinned(struct take *t, unsigned lo, unsigned hi)
 {
@@ -129,8 +167,10 @@ static void move_unpinned(struct take *t, unsigned lo, unsigned hi)
 			for (end = lo; end < hi && pte_kind(pte_get(t->e, end)) != PTE_PINNED;)
 				end++;
 		}
-		if (lo < end)
+		if (lo < end && t->ctx->ps->caps.move)
 			move_pages(t, lo, end);
+		else if (lo < end && t->ctx->ps->caps.wp)
+			copy_pages(t, lo, end);
 		lo = end;
 	}
 }
@@ -182,6 +222,11 @@ static unsigned take_once(struct take *t)
 	unsigned n;
 
 	ps_rwlock_read_lock(&mm->gate);
+	/* Set under the gate, by a DONTNEED that no hook announced. */
+	if (ps_now_ns() < e->quiet_until) {
+		ps_rwlock_read_unlock(&mm->gate);
+		return 0;
+	}
 	for (r = region_after(mm, e->addr);
 	     r && r < mm->regions + mm->nr_regions && r->start < end; r++) {
 		u64 lo = MAX(r->start, e->addr), hi = MIN(r->end, end);
@@ -227,13 +272,19 @@ static unsigned take_with_frame(struct ps_ctx *ctx, struct extent *e, bool final
 	return n;
 }
 
+static bool is_control(const struct ps_ctx *ctx)
+{
+	return ctx->id >= PS_MAX_HANDLERS + PS_MAX_WORKERS;
+}
+
 unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 {
 	struct pswap *ps = ctx->ps;
 	bool shared = false, worker = ctx->id >= PS_MAX_HANDLERS;
 	unsigned n = 0;
 
-	if (e->mm->foreign || relaxed_load(&ps->locked_all))
+	if (e->mm->foreign || relaxed_load(&ps->locked_all) ||
+	    (!ps->caps.move && ps->cfg.foreign_program))
 		return 0;
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (wait)
@@ -255,11 +306,16 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 				lru_move(&ps->lru, e, LRU_NONE);
 		}
 		ps_mutex_unlock(&e->io);
-		/* Without locks: if a page is missing after all, a handler serves us. Handlers
-		 * therefore never do this. */
+		/* Without locks, freeze included: if a page is missing after all, a handler serves
+		 * us. Handlers therefore never do this; a fork in between is harmless. (The control
+		 * thread is the one that freezes.) */
 		if (n || !shared || !worker)
 			break;
+		if (ps->cfg.foreign_program && !is_control(ctx))
+			ps_rwlock_read_unlock(&ps->freeze);
 		unshare_pages(e);
+		if (ps->cfg.foreign_program && !is_control(ctx))
+			ps_rwlock_read_lock(&ps->freeze);
 	}
 	return n;
 }
@@ -396,13 +452,11 @@ static unsigned write_slots(struct ps_ctx *ctx, struct frame *f, unsigned done, 
 
 /* Slots for n pages (of frame f, at ctx->index; or at ctx->pages when f is NULL) and their data.
  * Returns how many, from the first, are written; their entries in ctx->entries, cache flag on. */
-static unsigned write_pages(struct ps_ctx *ctx, struct frame *f, unsigned n)
+static unsigned write_from(struct ps_ctx *ctx, struct frame *f, unsigned n, unsigned first)
 {
 	struct pswap *ps = ctx->ps;
-	unsigned first, done = 0;
+	unsigned done = 0;
 
-	if (choose_area(ctx, f, n, &first))
-		return 0;
 	while (done < n && first < ps->nr_stores) {
 		unsigned got = alloc_slots(ctx, first, done, n - done), type, w;
 
@@ -417,10 +471,20 @@ static unsigned write_pages(struct ps_ctx *ctx, struct frame *f, unsigned n)
 	return done;
 }
 
+static unsigned write_pages(struct ps_ctx *ctx, struct frame *f, unsigned n)
+{
+	unsigned first;
+
+	if (choose_area(ctx, f, n, &first))
+		return 0;
+	return write_from(ctx, f, n, first);
+}
+
 int swap_out_page(struct ps_ctx *ctx, const void *page, swp_entry_t *entry)
 {
 	ctx->pages[0] = (void *)(uintptr_t)page;
-	if (write_pages(ctx, NULL, 1) != 1)
+	/* The caller has no other place for it: what choose_area thinks wise does not matter. */
+	if (write_pages(ctx, NULL, 1) != 1 && write_from(ctx, NULL, 1, 0) != 1)
 		return -ENOSPC;
 	*entry = ctx->entries[0];
 	swap_duplicate(&ctx->ps->swap, *entry, 1);

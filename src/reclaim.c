@@ -103,6 +103,9 @@ void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
 			stuck = 0;
 			continue;
 		}
+		/* A fork waits for everybody; the workers wait for it. */
+		if (relaxed_load(&ps->freeze.writers))
+			break;
 		if (now < relaxed_load(&ps->give_up_until))
 			break;
 		if (!stuck)

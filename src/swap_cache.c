@@ -10,7 +10,8 @@ struct frame *frame_alloc(struct pswap *ps, struct extent *e)
 	if (!f)
 		return NULL;
 	f->mem = arena_get_unit(ARENA_FRAME);
-	if (!f->mem || uffd_register(e->mm->uffd, (u64)(uintptr_t)f->mem, PMD_SIZE, false)) {
+	/* Without MOVE the frame is filled by copying: missing pages are the kernel's to fill. */
+	if (!f->mem || (ps->caps.move && uffd_register(e->mm->uffd, (u64)(uintptr_t)f->mem, PMD_SIZE, false))) {
 		if (f->mem)
 			arena_put_unit(ARENA_FRAME, f->mem);
 		arena_free(f, sizeof(*f));
@@ -24,7 +25,8 @@ struct frame *frame_alloc(struct pswap *ps, struct extent *e)
 void frame_release(struct pswap *ps, struct frame *f)
 {
 	ps_assert(f->nr_live == 0);
-	uffd_unregister(f->extent->mm->uffd, (u64)(uintptr_t)f->mem, PMD_SIZE);
+	if (ps->caps.move)
+		uffd_unregister(f->extent->mm->uffd, (u64)(uintptr_t)f->mem, PMD_SIZE);
 	arena_put_unit(ARENA_FRAME, f->mem);
 	relaxed_sub(&ps->cache.nr_pages, f->nr_pages);
 	relaxed_sub(&ps->cache.nr_frames, 1);
@@ -34,6 +36,7 @@ void frame_release(struct pswap *ps, struct frame *f)
 
 #define PM_PRESENT (1ULL << 63)
 #define PM_SWAP (1ULL << 62)
+#define PM_GUARD (1ULL << 58)
 
 int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64])
 {
@@ -51,6 +54,16 @@ int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64])
 				bits[w] |= 1ULL << i;
 	}
 	return 0;
+}
+
+bool page_is_guard(struct pswap *ps, u64 addr)
+{
+	u64 entry = 0;
+
+	if (sys_pread(ps->pagemap_fd, &entry, sizeof(entry), (addr >> PAGE_SHIFT) * sizeof(u64)) !=
+	    sizeof(entry))
+		return false;
+	return entry & PM_GUARD;
 }
 
 char *thp_get(struct pswap *ps, bool *huge)

@@ -22,6 +22,9 @@ void frame_release(struct pswap *ps, struct frame *f);
 /* Which of the 512 pages at addr are in memory or in the kernel's own swap: one bit each. -errno. */
 int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64]);
 
+/* Is the page a guard (MADV_GUARD_INSTALL)? */
+bool page_is_guard(struct pswap *ps, u64 addr);
+
 /* Fresh zeroed memory for 512 pages, as one huge page when *huge comes back true. Give the unit
  * back with thp_put once its page was moved away. */
 char *thp_get(struct pswap *ps, bool *huge);

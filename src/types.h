@@ -244,7 +244,10 @@ struct pswap {
 
 	/* the limit (account.c) */
 	int proc_fd; /* /proc: opened early, for a program that changes its root */
-	int statm_fd, maps_fd, pagemap_fd;
+	int statm_fd, maps_fd, pagemap_fd, rollup_fd;
+	_Atomic u32 forked;	     /* pages may be shared with another process: ask for PSS */
+	_Atomic s64 shared_discount; /* bytes resident here that others pay for */
+	_Atomic u64 rollup_due_ns;
 	int empty_fd;	   /* an empty file, or -1: to poison where the kernel cannot */
 	const char *zeros; /* 2 MiB of zeros that use no memory */
 	_Atomic s64 footprint;	    /* bytes: last sample plus what happened since */

@@ -81,9 +81,13 @@ static void drop_dead_frame(struct extent *e)
 	if (!f || f->nr_live)
 		return;
 	if (!ps->cfg.foreign_program && ps_mutex_trylock(&e->io)) {
-		e->frame = NULL;
-		frame_release(ps, f);
-		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+		/* Whoever had io may have released it meanwhile. */
+		f = e->frame;
+		if (f && !f->nr_live) {
+			e->frame = NULL;
+			frame_release(ps, f);
+			lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+		}
 		ps_mutex_unlock(&e->io);
 		return;
 	}
