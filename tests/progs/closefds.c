@@ -14,16 +14,16 @@
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "closefrom";
-	size_t size = 64 * PT_MIB;
+	size_t size = 28 * PT_MIB;
 	char *heap, *map = pt_map(size), *more;
 	int fd;
 
-	heap = malloc(16 * PT_MIB); /* mmapped by malloc */
+	heap = malloc(8 * PT_MIB); /* mmapped by malloc */
 	CHECK(heap);
 	char *page = (char *)(((uintptr_t)heap + 4095) & ~4095UL);
 
 	pt_fill(map, size, 1);
-	pt_fill(page, 15 * PT_MIB, 2);
+	pt_fill(page, 7 * PT_MIB, 2);
 	pt_evict(map, size);
 	if (!strcmp(how, "closefrom")) {
 		closefrom(0);
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	pt_verify(map, size, 1);
-	pt_verify(page, 15 * PT_MIB, 2);
+	pt_verify(page, 7 * PT_MIB, 2);
 	for (int v = 10; v < 12; v++) { /* new memory after it, and new descriptors */
 		more = pt_map(size / 2);
 		pt_fill(more, size / 2, v);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 static char *mem;
-static const size_t size = 40 * PT_MIB;
+static const size_t size = 24 * PT_MIB;
 
 int main(int argc, char **argv)
 {

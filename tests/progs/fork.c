@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 
 static char *mem;
-static const size_t size = 40 * PT_MIB;
+static const size_t size = 24 * PT_MIB;
 
 typedef pid_t fork_fn(void);
 

@@ -97,7 +97,7 @@ static void arenas(const char *dir)
 	FILE *f[FILES];
 	char path[400], buf[200], want[200];
 	pthread_t th[THREADS];
-	size_t n = 24 * PT_MIB;
+	size_t n = 16 * PT_MIB;
 	char *mem = pt_map(n);
 	pid_t pid;
 	int i;
@@ -202,7 +202,7 @@ static void *busy_thread(void *arg)
 static void busy(void)
 {
 	pthread_t th[THREADS];
-	size_t n = 24 * PT_MIB;
+	size_t n = 16 * PT_MIB;
 	char *mem = pt_map(n);
 
 	PCHECK(pthread_barrier_init(&barrier, NULL, THREADS + 1));
@@ -239,12 +239,12 @@ static void busy(void)
 
 static void churn(void)
 {
-	size_t n = 24 * PT_MIB;
+	size_t n = 16 * PT_MIB;
 	char *mem = pt_map(n);
 	struct pt_churn c;
 
 	pt_fill(mem, n, 1);
-	pt_churn_start(&c, 40 * PT_MIB);
+	pt_churn_start(&c, 24 * PT_MIB);
 	for (int i = 0; i < 15; i++) {
 		pid_t pid = fork();
 

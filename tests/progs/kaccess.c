@@ -401,8 +401,15 @@ static void futexes(void)
 		long r = futex(word, FUTEX_CMP_REQUEUE | fflags, 1, (void *)3L, word2, 0);
 		CHECKF(r == 4, "requeue %ld", r);
 		pt_press();
-		r = futex(word, FUTEX_WAKE_OP | fflags, 1, (void *)1L, word2,
-			  FUTEX_OP(FUTEX_OP_ADD, 5, FUTEX_OP_CMP_EQ, 0));
+		/* the kernel does not wait for userfaultfd here (fixup_user_fault): touch, again */
+		for (int i = 0; i < 3; i++) {
+			r = futex(word, FUTEX_WAKE_OP | fflags, 1, (void *)1L, word2,
+				  FUTEX_OP(FUTEX_OP_ADD, 5, FUTEX_OP_CMP_EQ, 0));
+			if (r >= 0 || errno != EFAULT || !pt_swapping())
+				break;
+			(void)*(volatile u32 *)word;
+			(void)*(volatile u32 *)word2;
+		}
 		CHECKF(r == 2 && *word2 == 5, "wake_op %ld, word2 %u", r, *word2);
 		pt_press();
 		*(volatile u32 *)word = 1;

@@ -16,7 +16,7 @@ static __thread char tls[100000];
 
 static void *run(void *arg)
 {
-	size_t size = 24 * PT_MIB;
+	size_t size = 12 * PT_MIB;
 	uintptr_t me = (uintptr_t)arg;
 	char *p = pt_map(size), *q, *m;
 

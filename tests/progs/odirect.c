@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 
 static char *mem;
-static const size_t size = 48 * PT_MIB;
+static const size_t size = 24 * PT_MIB;
 static int fd;
 #define BLOCK (256UL * 1024)
 

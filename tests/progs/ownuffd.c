@@ -56,7 +56,7 @@ static void *server(void *arg)
 int main(int argc, char **argv)
 {
 	bool late = argc > 1 && !strcmp(argv[1], "late");
-	size_t size = 40 * PT_MIB;
+	size_t size = 24 * PT_MIB;
 	char *mem = pt_map(size);
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
 	struct uffdio_register reg;

@@ -11,7 +11,7 @@
  * compared.  The environment, set by tests/run/lib.sh:
  *   PT_SWAP=1   the limit is real: pt_evict() must really get memory out of sight, or the test
  *               is vacuous and fails
- *   PT_PRESS=N  MiB of fresh memory written to push other memory out (default 64)
+ *   PT_PRESS=N  MiB of fresh memory written to push other memory out (default 40)
  */
 #ifndef PT_H
 #define PT_H
@@ -359,7 +359,7 @@ PT_UNUSED static size_t pt_press_bytes(void)
 {
 	const char *s = getenv("PT_PRESS");
 
-	return (s ? strtoul(s, NULL, 10) : 64) * PT_MIB;
+	return (s ? strtoul(s, NULL, 10) : 40) * PT_MIB;
 }
 
 /* Pages of the range that the kernel has nothing mapped for (a raw mincore: no libc site). */

@@ -50,7 +50,7 @@ static void go_on(char *mem, size_t size, u64 tag)
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "none";
-	size_t size = 40 * PT_MIB, n;
+	size_t size = 24 * PT_MIB, n;
 	char *mem = pt_map(size), *p[64];
 	int i = 0;
 

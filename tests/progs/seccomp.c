@@ -18,7 +18,7 @@
 #include <sys/prctl.h>
 
 static char *mem, *late;
-static const size_t size = 48 * PT_MIB;
+static const size_t size = 24 * PT_MIB;
 static pthread_barrier_t barrier;
 
 #define ALLOW(nr)                                        \
@@ -62,7 +62,7 @@ static void install(const char *how)
 
 static void *other(void *arg)
 {
-	size_t n = 24 * PT_MIB;
+	size_t n = 12 * PT_MIB;
 	char *p = pt_map(n);
 
 	(void)arg;

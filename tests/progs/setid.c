@@ -38,7 +38,7 @@ static void become_raw(void)
 
 static void *busy(void *arg)
 {
-	size_t size = 8 * PT_MIB;
+	size_t size = 4 * PT_MIB;
 	u64 me = (uintptr_t)arg, v = 0;
 	char *p = pt_map(size);
 	bool done = false;
@@ -58,7 +58,7 @@ static void *busy(void *arg)
 
 int main(int argc, char **argv)
 {
-	size_t size = 32 * PT_MIB;
+	size_t size = 20 * PT_MIB;
 	char *p = pt_map(size);
 	pthread_t th[THREADS];
 	gid_t g = 65534;

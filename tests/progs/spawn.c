@@ -17,7 +17,7 @@
 
 extern char **environ;
 static char *mem;
-static const size_t size = 40 * PT_MIB;
+static const size_t size = 24 * PT_MIB;
 static char self[4096];
 
 static void step(u64 v)
@@ -37,7 +37,7 @@ static void do_vfork(void)
 		if (!pid) { /* borrows the address space: reads and writes swapped memory */
 			seen = 1;
 			for (size_t i = 0; i < 64; i++)
-				pt_fill_page(mem + i * 100 * PT_PAGE, 900, i * 100);
+				pt_fill_page(mem + i * 60 * PT_PAGE, 900, i * 60);
 			if (v == 1)
 				execl("/nonexistent/program", "x", NULL);
 			else
@@ -47,8 +47,8 @@ static void do_vfork(void)
 		pt_reap(pid);
 		CHECK(seen);
 		for (size_t i = 0; i < 64; i++) {
-			pt_verify_at(mem + i * 100 * PT_PAGE, PT_PAGE, 900, i * 100);
-			pt_fill_page(mem + i * 100 * PT_PAGE, v, i * 100);
+			pt_verify_at(mem + i * 60 * PT_PAGE, PT_PAGE, 900, i * 60);
+			pt_fill_page(mem + i * 60 * PT_PAGE, v, i * 60);
 		}
 		step(v);
 	}

@@ -14,7 +14,7 @@
 #include <semaphore.h>
 
 static char *mem;
-static const size_t size = 40 * PT_MIB;
+static const size_t size = 32 * PT_MIB;
 static __thread u64 tls_words[2000];
 
 static long futex(void *w, int op, u32 val, const struct timespec *ts)

@@ -12,7 +12,7 @@
 #include <sys/mount.h>
 
 static char *mem;
-static const size_t size = 48 * PT_MIB;
+static const size_t size = 24 * PT_MIB;
 
 static void result(const char *what, int r)
 {

@@ -17,7 +17,7 @@
 #define BUF 16384UL
 static int pipes[N][2];
 static char *mem;
-static const size_t size = 48 * PT_MIB;
+static const size_t size = 32 * PT_MIB;
 static struct io_uring ring;
 
 /* Request i uses the buffer at this offset: scattered, so that neighbours are ordinary memory. */
@@ -166,7 +166,7 @@ int main(int argc, char **argv)
 			   "churn")) { /* register and unregister while memory comes and goes */
 		struct pt_churn c;
 
-		pt_churn_start(&c, 32 * PT_MIB);
+		pt_churn_start(&c, 16 * PT_MIB);
 		for (int i = 0; i < 4; i++) {
 			register_buffers();
 			reads(true, false, 1);

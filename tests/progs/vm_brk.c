@@ -23,7 +23,7 @@ static char *set_brk(char *to)
 static void by_hand(void)
 {
 	char *start = sbrk(0), *base;
-	size_t n = 40 * PT_MIB;
+	size_t n = 24 * PT_MIB;
 
 	/* nothing below may use malloc's heap from here on: the break moves under it */
 	base = (char *)(((uintptr_t)start + PT_HUGE - 1) & ~(PT_HUGE - 1));

@@ -4,7 +4,8 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
+PRESS=72
 for how in both chain bomb syscalls advice libc syscall asm asmfork clone3 stack; do
-	both 48M fork $how
+	both 64M fork $how
 done
 finish

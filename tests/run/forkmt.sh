@@ -4,8 +4,9 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
+PRESS=72
 mkdir "$TMP/files"
-both 48M forkmt arenas "$TMP/files"
-both 48M forkmt busy
-both 48M forkmt churn
+both 64M forkmt arenas "$TMP/files"
+both 64M forkmt busy
+both 64M forkmt churn
 finish

@@ -146,7 +146,7 @@ both_() {
 	shift
 	trap - EXIT
 	TMO=${TMO:-60}
-	export PT_PRESS=${PRESS:-64}
+	export PT_PRESS=${PRESS:-40}
 	opts="-t $TMO -g ${GRACE:-10} -a"
 	set -- "$exe" "$@"
 	[ -n "${BEFORE:-}" ] && set -- sh -c "$BEFORE; exec \"\$@\"" sh "$@"

@@ -4,6 +4,7 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
+PRESS=56
 RESULT=$TMP/result
 GRACE=40
 both 48M fork orphan "$RESULT"

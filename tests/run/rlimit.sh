@@ -5,10 +5,10 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for how in as data nofile fsize memlock; do
-	both 32M rlimit $how
+	both 24M rlimit $how
 done
-BEFORE="ulimit -v 4000000" both 32M rlimit none
-BEFORE="ulimit -n 12" both 32M rlimit none
-BEFORE="ulimit -l 0" both 32M rlimit none
-BEFORE="ulimit -s 256" both 32M rlimit none
+BEFORE="ulimit -v 4000000" both 24M rlimit none
+BEFORE="ulimit -n 12" both 24M rlimit none
+BEFORE="ulimit -l 0" both 24M rlimit none
+BEFORE="ulimit -s 256" both 24M rlimit none
 finish

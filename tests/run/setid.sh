@@ -4,6 +4,7 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
+PRESS=48
 [ "$(id -u)" = 0 ] || skip "needs root"
 both 32M setid libc
 both 32M setid raw

@@ -4,6 +4,7 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
+PRESS=48
 for how in join detached stacks robust cleartid cancel tls sync; do
 	both 32M threads $how
 done

@@ -4,7 +4,8 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
+PRESS=48
 for how in fixed plain async sqpoll write churn; do
-	both 40M uring $how
+	both 32M uring $how
 done
 finish

@@ -4,6 +4,7 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
+PRESS=48
 for how in sbrk syscall asm malloc steps; do
 	both 32M vm_brk $how
 done

@@ -4,6 +4,6 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
-PRESS=48
+PRESS=36
 both 24M vm_misc
 finish

@@ -4,7 +4,7 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
-PRESS=48
+PRESS=36
 for way in libc syscall asm; do
 	both 24M vm_mlock $way
 done
