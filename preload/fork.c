@@ -70,10 +70,12 @@ void fork_child_state(void)
 {
 	struct pswap *ps = &G.ps;
 	u32 was = atomic_load(&G.mode);
+	u64 swapped;
 
 	G.generation++;
 	G.pid = (pid_t)sys_getpid();
 	atomic_store(&G.fork_state, 0);
+	swapped = relaxed_load(&G.member->swapped_pages);
 	member_enter();
 	ps->stat = G.member;
 	if (!G.fork_engine) {
@@ -88,6 +90,7 @@ void fork_child_state(void)
 		return;
 	}
 	forget_locks(ps);
+	relaxed_store(&G.member->swapped_pages, swapped); /* we have them all */
 	if (was == MODE_ARMED)
 		apply_fork_advice(&ps->mm);
 	if (proc_start(true)) {

@@ -32,6 +32,8 @@
 #define NSIG_BYTES 8
 #define TCB_BYTES 2560 /* struct pthread of glibc 2.28 to 2.41 is 2304 bytes at most */
 #define ROBUST_MAX 2048
+#define UNHEARD 10000
+#define NOBODY (-100000L) /* no errno is that large */
 #define INFLIGHT_SPINS 200000000U /* seconds */
 
 /* ---- waiting; lock.c may be compiled to vector code ---- */
@@ -164,9 +166,17 @@ static long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d)
 	r->c = c;
 	r->d = d;
 	atomic_store(&r->state, REQUEST_ASKED);
-	do
+	for (u32 n = 0; atomic_load(&r->state) == REQUEST_ASKED; n++) {
 		*(volatile char *)(G.bells + slot * PAGE_SIZE);
-	while (atomic_load(&r->state) == REQUEST_ASKED);
+		/* A bell that does not ring: we are the child of a fork that no hook saw, and have
+		 * no engine. Our memory is served by the parent's. (A vfork child's pid differs too,
+		 * but its bells ring.) */
+		if (n > UNHEARD && (pid_t)sys_call6(SYS_getpid, 0, 0, 0, 0, 0, 0) != G.pid) {
+			atomic_store(&G.mode, MODE_OFF);
+			atomic_store(&r->state, REQUEST_FREE);
+			return NOBODY;
+		}
+	}
 	ret = r->ret;
 	atomic_store(&r->state, REQUEST_FREE);
 	return ret;
@@ -346,7 +356,8 @@ static long on_madvise(const long a[6])
 	case MADV_GUARD_INSTALL:
 	case MADV_GUARD_REMOVE:
 		/* The engine makes the call, in one step with its own change. */
-		return ask(REQ_GUARD, start, end, (u64)advice, 0);
+		ret = ask(REQ_GUARD, start, end, (u64)advice, 0);
+		return ret == NOBODY ? call(SYS_madvise, a) : ret;
 	}
 	ret = call(SYS_madvise, a);
 	if (ret)

@@ -68,7 +68,9 @@ static bool sets_wanted_nr(const u8 *p)
 {
 	u32 nr = patch_u32(p + 1);
 
-	return (*p & 0xf8) == 0xb8 && nr < PATCH_NR_MAX && patch_kind[nr] != PATCH_NONE;
+	/* futex: only where it is made through syscall(); libc's own many sites are left alone. */
+	return (*p & 0xf8) == 0xb8 && nr < PATCH_NR_MAX && nr != SYS_futex &&
+	       patch_kind[nr] != PATCH_NONE;
 }
 
 unsigned patch_argument_insn(const u8 *p, unsigned *reg)

@@ -523,6 +523,7 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 	u64 start = ps_now_ns();
 	struct extent *e = pt_get(mm, addr);
 	bool served = true;
+	s64 window;
 
 	addr &= PAGE_MASK;
 	if (!e) {
@@ -532,8 +533,9 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 		return true;
 	}
 	relaxed_store(&ps->pending_events, 0);
-	if (!wp)
-		reclaim_throttle(ctx, worst_window(e));
+	window = wp ? 0 : worst_window(e);
+	if (window)
+		reclaim_throttle(ctx, window);
 	ps_mutex_lock(&e->io);
 	if (wp) {
 		/* Taking the lock waited for the page-out that write-protected it to end. */
@@ -548,6 +550,7 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 		e->referenced = true;
 	}
 	ps_mutex_unlock(&e->io);
+	reclaim_unreserve(ps, window);
 	start = ps_now_ns() - start;
 	stat_inc(ps->stat, faults);
 	relaxed_add(&ps->stat->fault_hist[ps_hist_bucket(start)], 1);
@@ -587,6 +590,7 @@ int fault_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end)
 				return_cached(ctx, e, i, i, last);
 			lru_add(&ctx->ps->lru, e, LRU_ACTIVE);
 			ps_mutex_unlock(&e->io);
+			reclaim_unreserve(ctx->ps, (s64)PMD_SIZE);
 		}
 	}
 	return ret;

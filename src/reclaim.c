@@ -11,7 +11,10 @@
 #include "pagetable.h"
 
 #define CANDIDATES 16		     /* extents looked at in one step before giving up */
-#define STUCK_NS 300000000ULL	     /* a throttled thread waits no longer without progress */
+#define FULL_NS 300000000ULL	     /* full stores are not tried again for so long */
+#define STUCK_NS 5000000000ULL	     /* a throttled thread waits no longer without progress */
+#define EMPTY_PASSES 8		     /* workers' vain passes after which nothing is to be had */
+#define GIVE_UP_NS 1000000000ULL     /* then nobody waits for so long */
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
 #define IDLE_NS 100000000LL
 
@@ -33,7 +36,7 @@ static unsigned try_write(struct ps_ctx *ctx)
 		if (n > 0)
 			return n;
 		if (n == -ENOSPC) {
-			relaxed_store(&ctx->ps->full_until, ps_now_ns() + STUCK_NS);
+			relaxed_store(&ctx->ps->full_until, ps_now_ns() + FULL_NS);
 			return 0;
 		}
 	}
@@ -84,17 +87,34 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	return n;
 }
 
+/* Nothing can be had: the workers say so, or do not get to say anything for long. */
+static bool hopeless(struct pswap *ps, u64 since_ns, u32 since_passes)
+{
+	return relaxed_load(&ps->empty_passes) - since_passes >= EMPTY_PASSES ||
+	       ps_now_ns() - since_ns > STUCK_NS;
+}
+
+static void warn_exceeded(struct pswap *ps)
+{
+	if (ps_warn_once(ps, WARN_EXCEED))
+		ps_log("the limit of %u MiB cannot be kept: %u MiB are in use and no more can be "
+		       "taken out; going on above it",
+		       (u64)account_hard(ps) >> 20, (u64)relaxed_load(&ps->footprint) >> 20);
+}
+
 void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
 {
 	struct pswap *ps = ctx->ps;
-	u64 stuck = 0, start = 0;
+	u64 stuck = 0, start;
+	u32 passes = 0;
 
-	if (account_footprint(ps, SAMPLE_AGE_NS) + bytes <= account_hard(ps))
+	relaxed_add(&ps->reserved, bytes);
+	if (account_footprint(ps, SAMPLE_AGE_NS) + relaxed_load(&ps->reserved) <= account_hard(ps))
 		return;
 	start = ps_now_ns();
-	while (account_refresh(ps) + bytes > account_hard(ps)) {
+	/* Alone, a fault may always have what it needs below the limit: others' reservations end. */
+	while (account_refresh(ps) + relaxed_load(&ps->reserved) > account_hard(ps)) {
 		u32 seen = ps_event_get(&ps->freed_ev);
-		u64 now = ps_now_ns();
 		bool progress;
 
 		ps_event_wake(&ps->reclaim_ev);
@@ -104,19 +124,15 @@ void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
 			continue;
 		}
 		/* A fork waits for everybody; the workers wait for it. */
-		if (relaxed_load(&ps->freeze.writers))
+		if (relaxed_load(&ps->freeze.writers) ||
+		    ps_now_ns() < relaxed_load(&ps->give_up_until))
 			break;
-		if (now < relaxed_load(&ps->give_up_until))
-			break;
-		if (!stuck)
-			stuck = now;
-		if (now - stuck > STUCK_NS) {
-			relaxed_store(&ps->give_up_until, now + 10 * STUCK_NS);
-			if (ps_warn_once(ps, WARN_EXCEED))
-				ps_log("the limit of %u MiB cannot be kept: %u MiB are in use and no "
-				       "more can be taken out; going on above it",
-				       (u64)account_hard(ps) >> 20,
-				       (u64)relaxed_load(&ps->footprint) >> 20);
+		if (!stuck) {
+			stuck = ps_now_ns();
+			passes = relaxed_load(&ps->empty_passes);
+		} else if (hopeless(ps, stuck, passes)) {
+			relaxed_store(&ps->give_up_until, ps_now_ns() + GIVE_UP_NS);
+			warn_exceeded(ps);
 			break;
 		}
 		ps_event_wait(&ps->freed_ev, seen, 2000000);
@@ -206,6 +222,27 @@ static void housekeep(struct ps_ctx *ctx)
 	}
 }
 
+/* Frames whose pages were all unmapped: they are at the end of the queue. */
+static void reap_frames(struct ps_ctx *ctx)
+{
+	struct pswap *ps = ctx->ps;
+
+	for (u32 n = relaxed_load(&ps->lru.nr[LRU_INACTIVE]); n; n--) {
+		struct extent *e = lru_rotate(&ps->lru, LRU_INACTIVE);
+		struct frame *f;
+		bool dead;
+
+		if (!e)
+			break;
+		ps_mutex_lock(&e->lock);
+		f = e->frame;
+		dead = !f || f->nr_live == 0;
+		ps_mutex_unlock(&e->lock);
+		if (dead)
+			extent_write_out(ctx, e, true);
+	}
+}
+
 /* The first worker has the clock of the engine: gauges, housekeeping. */
 void reclaim_worker(struct ps_ctx *ctx)
 {
@@ -222,6 +259,11 @@ void reclaim_worker(struct ps_ctx *ctx)
 			ps_rwlock_read_unlock(&ps->freeze);
 			busy = true;
 		}
+		if (atomic_exchange(&ps->reap, 0)) {
+			ps_rwlock_read_lock(&ps->freeze);
+			reap_frames(ctx);
+			ps_rwlock_read_unlock(&ps->freeze);
+		}
 		if (account_refresh(ps) > account_high(ps)) {
 			bool progress = true;
 
@@ -232,6 +274,8 @@ void reclaim_worker(struct ps_ctx *ctx)
 				ps_rwlock_read_unlock(&ps->freeze);
 				busy |= progress;
 			}
+			if (!progress)
+				relaxed_add(&ps->empty_passes, 1);
 		}
 		if (first)
 			housekeep(ctx);

@@ -18,10 +18,15 @@ int reclaim_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end, bool
 
 /*
  * Room for `bytes` more: reclaims on the caller's behalf, or waits for the workers, while the limit
- * would be exceeded.  Gives up after a while without progress, with one warning: a program that goes
+ * would be exceeded.  The bytes are reserved until
+ * reclaim_unreserve, so that several faults at once do not each take the same room.  Gives up after a while without progress, with one warning: a program that goes
  * on over its limit is better than one that hangs.  Called without locks but freeze.
  */
 void reclaim_throttle(struct ps_ctx *ctx, s64 bytes);
+static inline void reclaim_unreserve(struct pswap *ps, s64 bytes)
+{
+	relaxed_sub(&ps->reserved, bytes);
+}
 
 /* The body of a worker thread. */
 void reclaim_worker(struct ps_ctx *ctx);

@@ -256,9 +256,12 @@ struct pswap {
 	_Atomic u64 pool_bytes, metadata_bytes; /* as of the last refresh */
 	_Atomic u32 nr_extents, nr_tables;
 	_Atomic u64 limit_now;	    /* limit less what other members of the tree use */
+	_Atomic u32 reap;	    /* a frame lost its last page to an unmap */
 	struct ps_event reclaim_ev; /* wake the workers */
 	struct ps_event freed_ev;   /* memory was freed: wake the throttled */
 	struct ps_job job;
+	_Atomic s64 reserved;	    /* bytes that faults being served may add */
+	_Atomic u32 empty_passes;   /* times a worker found nothing to take out or write */
 	_Atomic u64 give_up_until;  /* ns: nothing could be freed; do not wait before that */
 	_Atomic u64 full_until;	    /* ns: every store was full; do not try before that */
 	_Atomic u32 warned; /* bit set of warnings given once */

@@ -92,6 +92,7 @@ static void drop_dead_frame(struct extent *e)
 		return;
 	}
 	lru_move_tail(&ps->lru, e, LRU_INACTIVE);
+	relaxed_store(&ps->reap, 1);
 	ps_event_wake(&ps->reclaim_ev);
 }
 
@@ -197,6 +198,7 @@ void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 		}
 		if (e->frame && !e->frame->nr_live) {
 			lru_move_tail(&mm->ps->lru, e, LRU_INACTIVE);
+			relaxed_store(&mm->ps->reap, 1);
 			ps_event_wake(&mm->ps->reclaim_ev);
 		}
 	}

@@ -46,7 +46,7 @@ static pid_t by_clone3(void)
 }
 
 /* A child's work: everything is there, everything can be changed, and again under pressure. */
-static void child_work(u64 tag, u64 mine)
+static void child_work(u64 tag, u64 mine, bool engine)
 {
 	char *p;
 
@@ -56,7 +56,8 @@ static void child_work(u64 tag, u64 mine)
 	CHECK(p);
 	memset(p, 1, 100000);
 	free(p);
-	pt_evict_share(mem, size, 30);
+	if (engine) /* a child that no hook saw being made is served, but never taken from */
+		pt_evict_share(mem, size, 30);
 	pt_verify(mem, size, mine);
 }
 
@@ -70,7 +71,7 @@ static void simple(fork_fn *f)
 		pid = f();
 		CHECKF(pid >= 0, "fork");
 		if (!pid) {
-			child_work(round, 50 + round);
+			child_work(round, 50 + round, f != by_asm && f != by_asm_fork);
 			_exit(0);
 		}
 		pt_verify(mem, size, round);
@@ -232,7 +233,8 @@ static void advice(void)
 	size_t n = 8 * PT_MIB;
 
 	for (int round = 0; round < 4; round++) {
-		enum pt_way way = round % PT_WAYS;
+		/* Not by a `syscall` instruction of our own: no one sees that (docs, limits). */
+		enum pt_way way = round % 2 ? PT_SYSCALL : PT_LIBC;
 		pid_t pid;
 
 		pt_fill(mem, size, round);
