@@ -98,6 +98,7 @@ static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
 		e = pt_get(mm, addr);
 		if (!e)
 			return;
+		ps_rwlock_read_lock(&mm->gate);
 		ps_mutex_lock(&e->lock);
 		for (unsigned i = lo; i < hi; i++) {
 			if ((map[i] & PM_GUARD) && pte_kind(pte_get(e, i)) == PTE_NONE)
@@ -106,6 +107,7 @@ static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
 				present_set(e, i, 1);
 		}
 		ps_mutex_unlock(&e->lock);
+		ps_rwlock_read_unlock(&mm->gate);
 		lru_add(&ps->lru, e, LRU_ACTIVE);
 	}
 }
@@ -129,6 +131,7 @@ static void lock_settled(struct ps_mm *mm, bool settled)
 int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 {
 	struct ps_mm *mm = &ctx->ps->mm;
+	uintptr_t own = start, own_end;
 	int ret;
 
 	lock_settled(mm, flags & REGION_FRESH);
@@ -137,6 +140,12 @@ int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 		if (flags & REGION_FRESH)
 			zap_range(mm, start, end, 0);
 		ret = region_add(mm, start, end, flags);
+		/* The program may have unmapped a part meanwhile, and our own memory come there. */
+		while (arena_next_range(own, &own, &own_end) && own < end) {
+			uffd_unregister(mm->uffd, own, MIN(own_end, end) - own);
+			region_del(mm, own, MIN(own_end, end));
+			own = own_end;
+		}
 	}
 	ps_rwlock_write_unlock(&mm->gate);
 	if (ret == 0 && !(flags & REGION_FRESH))

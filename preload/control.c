@@ -260,10 +260,15 @@ static long set_guards(u64 start, u64 end, int advice)
 			continue;
 		if (guard) {
 			zap_range(mm, addr, addr + PAGE_SIZE, 0);
+			ps_mutex_lock(&e->lock);
 			pte_set(e, pt_index(addr), pte_make(PTE_GUARD));
-		} else if (pte_kind(pte_get(e, pt_index(addr))) == PTE_GUARD) {
-			pte_set(e, pt_index(addr), pte_make(PTE_NONE));
+			ps_mutex_unlock(&e->lock);
+			continue;
 		}
+		ps_mutex_lock(&e->lock);
+		if (pte_kind(pte_get(e, pt_index(addr))) == PTE_GUARD)
+			pte_set(e, pt_index(addr), pte_make(PTE_NONE));
+		ps_mutex_unlock(&e->lock);
 	}
 	ps_rwlock_write_unlock(&mm->gate);
 	return ret;
@@ -368,8 +373,7 @@ static void quiet_for_fork(struct request *r)
 	for (unsigned i = 0; i < ps->nr_stores; i++) {
 		struct store *st = ps->stores[i];
 
-		if (st->ops->before_fork && st->ops->before_fork(st))
-			ps_log("store %s cannot be shared with a child", st->name);
+		ps_assert(!st->ops->before_fork || st->ops->before_fork(st) == 0);
 		G.nr_store_fds[i] = 0;
 		if (i != ps->ram_area) {
 			G.nr_store_fds[i] = store_file_fds(st, G.store_fds + nr, MAX_STORE_FDS - nr);
@@ -454,11 +458,20 @@ static void serve_bells(s64 timeout_ns)
 
 		if (msg.event != UFFD_EVENT_PAGEFAULT || slot >= NR_REQUESTS)
 			continue;
-		if (atomic_load(&G.req[slot].state) == REQUEST_ASKED)
+		if (atomic_load(&G.req[slot].state) == REQUEST_ASKED) {
 			serve_request(&G.req[slot]);
-		else if (uffd_zeropage(G.bell_uffd, addr, PAGE_SIZE, true) < 0)
+			continue;
+		}
+		/* Rung again after the answer (a signal, a stop): the page has to be taken away
+		 * again before anybody else may use this bell. */
+		relaxed_store(&G.req[slot].armed, 0);
+		if (uffd_zeropage(G.bell_uffd, addr, PAGE_SIZE, true) < 0)
 			uffd_wake(G.bell_uffd, addr, PAGE_SIZE);
 	}
+	/* Asked, but the message went: its thread was in a handler that jumped away. */
+	for (unsigned i = 0; i < NR_REQUESTS; i++)
+		if (atomic_load(&G.req[i].state) == REQUEST_ASKED)
+			serve_request(&G.req[i]);
 	rearm_bells();
 }
 

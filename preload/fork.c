@@ -70,12 +70,14 @@ void fork_child_state(void)
 {
 	struct pswap *ps = &G.ps;
 	u32 was = atomic_load(&G.mode);
+	struct ps_member *before;
 	u64 swapped;
 
 	G.generation++;
 	G.pid = (pid_t)sys_getpid();
 	atomic_store(&G.fork_state, 0);
 	swapped = relaxed_load(&G.member->swapped_pages);
+	before = G.member;
 	member_enter();
 	ps->stat = G.member;
 	if (!G.fork_engine) {
@@ -91,6 +93,10 @@ void fork_child_state(void)
 	}
 	forget_locks(ps);
 	relaxed_store(&G.member->swapped_pages, swapped); /* we have them all */
+	for (unsigned i = 0; i < ps->nr_stores; i++)
+		memcpy(G.member->stores[i].name, before->stores[i].name,
+		       sizeof(before->stores[i].name));
+	relaxed_store(&G.member->nr_stores, ps->nr_stores);
 	if (was == MODE_ARMED)
 		apply_fork_advice(&ps->mm);
 	if (proc_start(true)) {
@@ -206,6 +212,15 @@ bool fork_reap_foreign(struct pswap *ps)
 
 			zap_range(mm, r.start, r.end, 0);
 			region_del(mm, r.start, r.end);
+		}
+		for (unsigned c = 0; c < PS_NR_CTX; c++) {
+			struct ps_ctx *ctx = ps->ctx[c];
+			unsigned kept = 0;
+
+			for (unsigned d = 0; d < ctx->nr_deferred; d++)
+				if (ctx->deferred[d].mm != mm)
+					ctx->deferred[kept++] = ctx->deferred[d];
+			ctx->nr_deferred = kept;
 		}
 		sys_close(mm->uffd);
 		region_free(mm);

@@ -34,7 +34,7 @@
 #define ROBUST_MAX 2048
 #define UNHEARD 10000
 #define NOBODY (-100000L) /* no errno is that large */
-#define INFLIGHT_SPINS 200000000U /* seconds */
+#define INFLIGHT_SPINS 1000U
 
 /* ---- waiting; lock.c may be compiled to vector code ---- */
 
@@ -158,6 +158,7 @@ static long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d)
 {
 	unsigned slot;
 	struct request *r = take_request(&slot);
+	u32 answered = REQUEST_ANSWERED;
 	long ret;
 
 	r->op = op;
@@ -178,7 +179,8 @@ static long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d)
 		}
 	}
 	ret = r->ret;
-	atomic_store(&r->state, REQUEST_FREE);
+	/* Unless it was taken back because we were stopped for long. */
+	atomic_compare_exchange_strong(&r->state, &answered, REQUEST_FREE);
 	return ret;
 }
 
@@ -215,17 +217,14 @@ static void grown(s64 n)
 
 /* ---- memory calls ---- */
 
-/* A signal handler that jumps away leaves its announcement behind: harmless (the range is not taken
- * out), and when all are in use the oldest habits go: every slot is freed by whoever waits long. */
+/* NULL when all slots are taken: the event then finds no announcement and does what it does for calls
+ * that no hook saw. A signal handler that jumps away leaves its slot behind; it ages. */
 static struct ps_inflight *inflight_begin(u64 start, u64 len, bool keep)
 {
-	for (unsigned spins = 0;; spins++) {
+	for (unsigned spins = 0; spins < INFLIGHT_SPINS; spins++) {
 		for (unsigned i = 0; i < PS_INFLIGHT; i++) {
 			struct ps_inflight *f = &G.ps.inflight[i];
 			u64 zero = 0;
-
-			if (spins == INFLIGHT_SPINS)
-				relaxed_store(&f->start, 0);
 
 			/* The end first reads as 0 to whoever looks between: an empty range. */
 			if (relaxed_load(&f->start) ||
@@ -238,10 +237,13 @@ static struct ps_inflight *inflight_begin(u64 start, u64 len, bool keep)
 		}
 		cpu_relax();
 	}
+	return NULL;
 }
 
 static void inflight_end(struct ps_inflight *f)
 {
+	if (!f)
+		return;
 	atomic_store(&f->end, 0);
 	atomic_store(&f->start, 0);
 }
@@ -303,12 +305,19 @@ static long on_mremap(const long a[6])
 	struct ps_inflight *f = NULL;
 	long ret;
 
+	/* Kernels before 6.17 report the old length of a move that shrinks: shrink first. */
+	if (mode() == MODE_ARMED && ((int)a[3] & MREMAP_FIXED) && new_len && new_len < old_len &&
+	    call(SYS_munmap, (const long[]){ a[0] + (long)new_len, (long)(old_len - new_len), 0, 0,
+					     0, 0 }) == 0) {
+		const long b[6] = { a[0], (long)new_len, (long)new_len, a[3], a[4], 0 };
+
+		return on_mremap(b);
+	}
 	/* Pages are on their way between two places: nothing may be taken out of either. */
 	if (mode() == MODE_ARMED && old_len)
 		f = inflight_begin(a[0], old_len, false);
 	ret = call(SYS_mremap, a);
-	if (f)
-		inflight_end(f);
+	inflight_end(f);
 	if (sys_is_err(ret) || new_len <= old_len)
 		return ret;
 	grown(new_len - old_len);

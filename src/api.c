@@ -191,6 +191,21 @@ static int register_open(struct pswap *ps)
 	return ret ? api_fail(EMFILE, "too many engines are open") : 0;
 }
 
+static bool unregister_open(struct pswap *ps)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&open_lock);
+	for (unsigned i = 0; i < MAX_OPEN && ps; i++) {
+		if (open_engines[i] != ps || ps->pid != getpid())
+			continue;
+		open_engines[i] = NULL;
+		found = true;
+	}
+	pthread_mutex_unlock(&open_lock);
+	return found;
+}
+
 int pswap_open(struct pswap **out, const struct pswap_options *opt)
 {
 	struct store_spec *specs;
@@ -241,6 +256,7 @@ int pswap_open(struct pswap **out, const struct pswap_options *opt)
 	*out = &a->ps;
 	return 0;
 fail_close:
+	unregister_open(&a->ps);
 	engine_close(&a->ps);
 fail:
 	free(specs);
@@ -251,17 +267,8 @@ fail:
 int pswap_close(struct pswap *ps)
 {
 	struct api_engine *a = (struct api_engine *)ps;
-	bool found = false;
 
-	pthread_mutex_lock(&open_lock);
-	for (unsigned i = 0; i < MAX_OPEN && ps; i++) {
-		if (open_engines[i] != ps || ps->pid != getpid())
-			continue;
-		open_engines[i] = NULL;
-		found = true;
-	}
-	pthread_mutex_unlock(&open_lock);
-	if (!found)
+	if (!unregister_open(ps))
 		return api_fail(EINVAL, "not an open pswap");
 	while (ps->mm.nr_regions) {
 		struct region r = ps->mm.regions[0];
@@ -359,28 +366,36 @@ int pswap_munmap(struct pswap *ps, void *addr, size_t length)
 	u64 start = (u64)(uintptr_t)addr;
 	sigset_t old;
 
+	long ret;
+
 	if (check_range(ps, addr, length))
 		return -1;
 	old = enter();
 	ps_rwlock_write_lock(&ps->mm.gate);
-	zap_range(&ps->mm, start, start + length, 0);
-	region_del(&ps->mm, start, start + length);
-	sys_munmap(addr, length);
+	/* First the kernel, which may refuse (too many mappings); nothing can come between. */
+	ret = sys_munmap(addr, length);
+	if (ret == 0) {
+		zap_range(&ps->mm, start, start + length, 0);
+		region_del(&ps->mm, start, start + length);
+	}
 	ps_rwlock_write_unlock(&ps->mm.gate);
 	leave(old);
-	return 0;
+	return ret ? api_fail((int)-ret, "munmap failed") : 0;
 }
 
-static void drop(struct pswap *ps, void *addr, size_t length)
+static int drop(struct pswap *ps, void *addr, size_t length)
 {
 	u64 start = (u64)(uintptr_t)addr;
 	sigset_t old = enter();
+	long ret;
 
 	ps_rwlock_write_lock(&ps->mm.gate);
-	zap_range(&ps->mm, start, start + length, 0);
-	sys_madvise(addr, length, MADV_DONTNEED);
+	ret = sys_madvise(addr, length, MADV_DONTNEED);
+	if (ret == 0)
+		zap_range(&ps->mm, start, start + length, 0);
 	ps_rwlock_write_unlock(&ps->mm.gate);
 	leave(old);
+	return ret ? api_fail((int)-ret, "the range cannot be dropped (is it locked?)") : 0;
 }
 
 static int hint(struct pswap *ps, void *addr, size_t length, u32 set, u32 clear)
@@ -428,8 +443,7 @@ int pswap_madvise(struct pswap *ps, void *addr, size_t length, int advice)
 		return -1;
 	switch (advice) {
 	case MADV_DONTNEED:
-		drop(ps, addr, length);
-		return 0;
+		return drop(ps, addr, length);
 	case MADV_PAGEOUT:
 		return with_ctx(ps, start, end, page_out);
 	case MADV_COLD:
@@ -469,9 +483,7 @@ int pswap_truncate(struct pswap *ps, void *addr, size_t old_length, size_t new_l
 	/* The rest of the last page that stays reads as zeros, as after ftruncate. */
 	if (keep > new_length)
 		memset((char *)addr + new_length, 0, MIN(keep, old_length) - new_length);
-	if (whole > keep)
-		drop(ps, (char *)addr + keep, whole - keep);
-	return 0;
+	return whole > keep ? drop(ps, (char *)addr + keep, whole - keep) : 0;
 }
 
 /* ---- figures ---- */

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 
 #include "event.h"
+#include "arena.h"
 #include "fault.h"
 #include "log.h"
 #include "lru.h"
@@ -54,11 +55,39 @@ static void on_remove(struct ps_mm *mm, u64 start, u64 end)
 	zap_range(mm, start, end, ZAP_KEEP_GUARDS | (keep ? ZAP_KEEP_PRESENT : 0));
 }
 
+/* UFFDIO_COPY looks for waiting events before anything else. */
+static bool events_pending(struct ps_mm *mm)
+{
+	return uffd_copy(mm->uffd, 0, NULL, 0, false, false) == -EAGAIN;
+}
+
+static bool region_overlaps(struct ps_mm *mm, u64 start, u64 end)
+{
+	struct region *r = region_after(mm, start);
+
+	return r && r->start < end;
+}
+
 static void on_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 {
 	struct region *r = region_find(mm, from);
 	u32 flags = r ? r->flags : 0;
 
+	/*
+	 * Events are queued after mmap_lock is dropped, so that of another thread which made room at
+	 * `to` may come after this one.  Until it is read nothing can be put in place (EAGAIN), so
+	 * this one can wait for it.
+	 */
+	if (region_overlaps(mm, to, to + len)) {
+		if (events_pending(mm) && mm->nr_late < ARRAY_SIZE(mm->late)) {
+			mm->late[mm->nr_late].from = from;
+			mm->late[mm->nr_late].to = to;
+			mm->late[mm->nr_late++].len = len;
+			return;
+		}
+		zap_range(mm, to, to + len, 0);
+		region_del(mm, to, to + len);
+	}
 	zap_remap(ctx, mm, from, to, len);
 	if (region_add(mm, to, to + len, flags))
 		ps_log("out of memory: a moved mapping at %x is not swapped any more", to);
@@ -91,6 +120,16 @@ static void handle_event(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd
 		on_fork(mm, (int)msg->arg.fork.ufd);
 		break;
 	}
+	/* Moves that waited for another event, in their order. */
+	for (u32 n = mm->nr_late; n; n--) {
+		u64 from = mm->late[0].from, to = mm->late[0].to, len = mm->late[0].len;
+
+		if (region_overlaps(mm, to, to + len) && events_pending(mm))
+			break;
+		mm->nr_late--;
+		memmove(&mm->late[0], &mm->late[1], mm->nr_late * sizeof(mm->late[0]));
+		on_remap(ctx, mm, from, to, len);
+	}
 }
 
 /*
@@ -103,7 +142,7 @@ static void learn_region(struct ps_mm *mm, u64 addr)
 	struct vma v;
 
 	ps_rwlock_write_lock(&mm->gate);
-	if (!region_find(mm, addr) && !mm->foreign && mm->ps->cfg.foreign_program &&
+	if (!region_find(mm, addr) && !mm->foreign && !arena_owns((void *)(uintptr_t)addr) && mm->ps->cfg.foreign_program &&
 	    vma_query(mm->ps->maps_fd, addr, &v) == 0 &&
 	    v.start <= addr && !v.shared) {
 		/* Only the parts we do not know: the others keep their flags. */

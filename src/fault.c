@@ -239,7 +239,7 @@ static void forget_slots(struct ps_ctx *ctx, struct extent *e, unsigned k, unsig
 }
 
 /* One page that cannot be had: the toucher gets SIGBUS, everything else goes on. */
-static void poison(struct ps_ctx *ctx, struct extent *e, unsigned i, int err)
+static void poison(struct ps_ctx *ctx, struct extent *e, unsigned i, swp_entry_t entry, int err)
 {
 	struct pswap *ps = ctx->ps;
 	u64 addr = pt_addr(e, i);
@@ -250,12 +250,18 @@ static void poison(struct ps_ctx *ctx, struct extent *e, unsigned i, int err)
 		       err == -ENODATA ? "its slot is empty" : "checksum or device error");
 	stat_inc(ps->stat, pages_poisoned);
 	ps_rwlock_read_lock(&e->mm->gate);
+	if (pte_get(e, i) != pte_swap(entry)) {
+		/* Dropped or moved by the program meanwhile. */
+		ps_rwlock_read_unlock(&e->mm->gate);
+		return;
+	}
 	if (ps->caps.poison)
 		ret = uffd_poison(e->mm->uffd, addr, PAGE_SIZE);
 	if (ret == 0 || !ps->caps.poison) {
 		ps_mutex_lock(&e->lock);
 		pte_set(e, i, pte_make(PTE_POISON));
 		ps_mutex_unlock(&e->lock);
+		free_swap_and_cache_nr(&ps->swap, entry, 1);
 	}
 	ps_rwlock_read_unlock(&e->mm->gate);
 	/* Kernels before 6.6: a file mapping past its end gives SIGBUS too. No lock is held, because
@@ -364,7 +370,7 @@ static int read_back(struct ps_ctx *ctx, struct extent *e, unsigned i, unsigned 
 		if (n > 1 && ctx->index[got] != i)
 			ret = read_back(ctx, e, i, i, i + 1);
 		else
-			poison(ctx, e, ctx->index[got], err);
+			poison(ctx, e, ctx->index[got], ctx->entries[got], err);
 	} else {
 		ret = huge ? map_huge(ctx, e, unit) : RETRY;
 		if (ret)

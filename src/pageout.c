@@ -32,6 +32,7 @@ struct take {
 	u64 moved[PTRS_PER_PMD / 64]; /* API: pages moved, from what we knew to be present */
 	unsigned refused;
 	bool shared; /* met EBUSY, worth one MADV_POPULATE_WRITE */
+	bool again;  /* met EAGAIN: an event waits, nothing can be said */
 	bool final;  /* second try: EBUSY means pinned */
 };
 
@@ -97,6 +98,7 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 		}
 		if (ret == -EAGAIN) {
 			relaxed_store(&ps->pending_events, 1);
+			t->again = true;
 			return;
 		}
 		if (ret == -ESRCH || ret == -ENOMEM)
@@ -114,6 +116,21 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 		p = after_refusal(t, p, &piece);
 		if (p >= piece)
 			piece = end;
+	}
+}
+
+/* For memory of the API we know which pages are there; others are not to be moved, for nobody would
+ * know that they were. */
+static void move_present(struct take *t, unsigned p, unsigned end)
+{
+	while (p < end) {
+		unsigned n = 0;
+
+		while (p + n < end && present_test(t->e, p + n))
+			n++;
+		if (n)
+			move_pages(t, p, p + n);
+		p += n + 1;
 	}
 }
 
@@ -167,8 +184,10 @@ static void move_unpinned(struct take *t, unsigned lo, unsigned hi)
 			for (end = lo; end < hi && pte_kind(pte_get(t->e, end)) != PTE_PINNED;)
 				end++;
 		}
-		if (lo < end && t->ctx->ps->caps.move)
+		if (lo < end && t->ctx->ps->caps.move && t->ctx->ps->cfg.foreign_program)
 			move_pages(t, lo, end);
+		else if (lo < end && t->ctx->ps->caps.move)
+			move_present(t, lo, end);
 		else if (lo < end && t->ctx->ps->caps.wp)
 			copy_pages(t, lo, end);
 		lo = end;
@@ -188,8 +207,15 @@ static unsigned note_frame(struct take *t)
 		ps_assert(!"/proc/self/pagemap cannot be read any more");
 	for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++)
 		n += __builtin_popcountll(t->moved[w]);
-	if (!n)
+	if (!n) {
+		/* What we took for resident is not there, unless something refused to move. */
+		if (!t->refused && !t->again && !t->shared && ps->cfg.foreign_program) {
+			ps_mutex_lock(&e->lock);
+			present_clear(e, 0, PTRS_PER_PMD);
+			ps_mutex_unlock(&e->lock);
+		}
 		return 0;
+	}
 	ps_mutex_lock(&e->lock);
 	e->frame = t->f;
 	t->f->nr_pages = n;
@@ -256,7 +282,8 @@ static void unshare_pages(struct extent *e)
 	}
 }
 
-static unsigned take_with_frame(struct ps_ctx *ctx, struct extent *e, bool final, bool *shared)
+static unsigned take_with_frame(struct ps_ctx *ctx, struct extent *e, bool final, bool *shared,
+				bool *again)
 {
 	struct pswap *ps = ctx->ps;
 	struct take t = { .ctx = ctx, .e = e, .final = final };
@@ -267,6 +294,7 @@ static unsigned take_with_frame(struct ps_ctx *ctx, struct extent *e, bool final
 		return 0;
 	n = take_once(&t);
 	*shared = t.shared;
+	*again = t.again;
 	if (!n)
 		frame_release(ps, t.f);
 	return n;
@@ -280,7 +308,7 @@ static bool is_control(const struct ps_ctx *ctx)
 unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 {
 	struct pswap *ps = ctx->ps;
-	bool shared = false, worker = ctx->id >= PS_MAX_HANDLERS;
+	bool shared = false, again = false, worker = ctx->id >= PS_MAX_HANDLERS;
 	unsigned n = 0;
 
 	if (e->mm->foreign || relaxed_load(&ps->locked_all) ||
@@ -296,11 +324,11 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 			ps_mutex_unlock(&e->io);
 			return 0;
 		}
-		n = take_with_frame(ctx, e, attempt || !worker, &shared);
+		n = take_with_frame(ctx, e, attempt || !worker, &shared, &again);
 		if (n) {
 			learn_out(ctx, e);
 			lru_move(&ps->lru, e, LRU_INACTIVE);
-		} else if (!shared || attempt) {
+		} else if (!again && (!shared || attempt)) {
 			e->skip = SKIP_PASSES;
 			if (!ps->cfg.foreign_program && !e->nr_present)
 				lru_move(&ps->lru, e, LRU_NONE);

@@ -2,6 +2,7 @@
 /* pagetable.c - see pagetable.h. */
 #include "pagetable.h"
 #include "arena.h"
+#include "swap_cache.h"
 
 #define PT_ADDR_BITS 47
 _Static_assert(PT_ADDR_BITS - PMD_SHIFT == 2 * PT_LEAF_BITS, "two levels cover user space");
@@ -35,6 +36,8 @@ void pt_free(struct ps_mm *mm)
 			if (!leaf[l])
 				continue;
 			ps_assert(leaf[l]->pmd == PMD_NONE);
+			if (leaf[l]->frame)
+				frame_release(mm->ps, leaf[l]->frame);
 			arena_free(leaf[l], sizeof(struct extent));
 		}
 		arena_unmap(leaf, PT_LEAF_SIZE * sizeof(*leaf));

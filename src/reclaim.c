@@ -123,6 +123,9 @@ void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
 			stuck = 0;
 			continue;
 		}
+		/* An event keeps pages from being moved: go and read it, the fault waits. */
+		if (ctx->id < PS_MAX_HANDLERS && relaxed_load(&ps->pending_events))
+			break;
 		/* A fork waits for everybody; the workers wait for it. */
 		if (relaxed_load(&ps->freeze.writers) ||
 		    ps_now_ns() < relaxed_load(&ps->give_up_until))

@@ -151,6 +151,10 @@ struct ps_mm {
 	struct ps_mutex table_lock; /* adding to the tree */
 	struct extent **_Atomic *root; /* [PT_ROOT_SIZE] of leaves [PT_LEAF_SIZE] */
 	struct ps_mm *next; /* foreign ones */
+	struct {
+		u64 from, to, len;
+	} late[16]; /* moves whose target was not free yet by what was read; gate */
+	u32 nr_late;
 	u32 watched;	    /* handlers that wait for it, a bit each */
 };
 

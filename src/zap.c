@@ -125,6 +125,13 @@ void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 	}
 }
 
+static void set_locked(struct extent *e, unsigned i, pte_t pte)
+{
+	ps_mutex_lock(&e->lock);
+	pte_set(e, i, pte);
+	ps_mutex_unlock(&e->lock);
+}
+
 /*
  * A page in the frame of e whose address moves to `to`: it goes to a slot.  Not by COPY to its new
  * place, because another event may wait to be read, which makes COPY fail, and this step must not.
@@ -139,17 +146,19 @@ static void cached_to(struct ps_ctx *ctx, struct extent *e, unsigned i, struct p
 
 	ps_assert(d);
 	if (swap_out_page(ctx, page, &entry) == 0) {
-		pte_set(d, pt_index(to), pte_swap(entry));
+		set_locked(d, pt_index(to), pte_swap(entry));
 		return;
 	}
 	if (uffd_copy(mm->uffd, to, page, PAGE_SIZE, true, false) == (s64)PAGE_SIZE) {
 		account_add(ps, PAGE_SIZE);
+		ps_mutex_lock(&d->lock);
 		present_set(d, pt_index(to), 1);
+		ps_mutex_unlock(&d->lock);
 		lru_add(&ps->lru, d, LRU_ACTIVE);
 		return;
 	}
 	ps_log("a page moved to %x by mremap is lost: every store is full", to);
-	pte_set(d, pt_index(to), pte_make(PTE_POISON));
+	set_locked(d, pt_index(to), pte_make(PTE_POISON));
 }
 
 void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
@@ -168,8 +177,12 @@ void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 			swp_entry_t first = e->swap;
 
 			ps_assert(d);
+			ps_mutex_lock(&e->lock);
 			pmd_clear(e);
+			ps_mutex_unlock(&e->lock);
+			ps_mutex_lock(&d->lock);
 			pmd_set_swap(d, first);
+			ps_mutex_unlock(&d->lock);
 			d->order = e->order;
 			d->proven = e->proven;
 			continue;
@@ -184,8 +197,12 @@ void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 			d = pt_get(mm, dst);
 			ps_assert(d);
 			if (present_test(e, i)) {
+				ps_mutex_lock(&e->lock);
 				present_clear(e, i, 1);
+				ps_mutex_unlock(&e->lock);
+				ps_mutex_lock(&d->lock);
 				present_set(d, pt_index(dst), 1);
+				ps_mutex_unlock(&d->lock);
 				lru_add(&mm->ps->lru, d, LRU_ACTIVE);
 			}
 			if (pte_kind(pte) == PTE_NONE)
@@ -193,8 +210,8 @@ void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 			if (pte_kind(pte) == PTE_CACHED)
 				cached_to(ctx, e, i, mm, dst);
 			else
-				pte_set(d, pt_index(dst), pte);
-			pte_set(e, i, pte_make(PTE_NONE));
+				set_locked(d, pt_index(dst), pte);
+			set_locked(e, i, pte_make(PTE_NONE));
 		}
 		if (e->frame && !e->frame->nr_live) {
 			lru_move_tail(&mm->ps->lru, e, LRU_INACTIVE);

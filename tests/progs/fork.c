@@ -95,7 +95,7 @@ static void both(void)
 			pid[i] = fork();
 			CHECK(pid[i] >= 0);
 			if (!pid[i]) {
-				child_work(round, 10 + i);
+				child_work(round, 10 + i, true);
 				exit(0);
 			}
 		}
@@ -281,7 +281,7 @@ static int stack_child(void *arg)
 
 	for (size_t i = 0; i < sizeof(frame); i++)
 		frame[i] = i;
-	child_work((uintptr_t)arg, 60);
+	child_work((uintptr_t)arg, 60, true);
 	for (size_t i = 0; i < sizeof(frame); i++)
 		CHECK(frame[i] == (char)i);
 	return 0;
