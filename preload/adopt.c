@@ -153,6 +153,41 @@ int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 	return ret;
 }
 
+/* Makes our guards in the range those of the kernel. */
+void adopt_guards(struct ps_ctx *ctx, u64 start, u64 end)
+{
+	struct pswap *ps = ctx->ps;
+	struct ps_mm *mm = &ps->mm;
+	u64 map[PTRS_PER_PMD];
+
+	for (u64 addr = start & PMD_MASK; addr < end; addr += PMD_SIZE) {
+		unsigned lo = addr < start ? pt_index(start) : 0;
+		unsigned hi = addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
+		struct region *r = region_after(mm, addr + lo * PAGE_SIZE);
+		struct extent *e;
+
+		if (!r || r->start >= addr + PMD_SIZE ||
+		    sys_pread(ps->pagemap_fd, map + lo, (hi - lo) * sizeof(u64),
+			      ((addr >> PAGE_SHIFT) + lo) * sizeof(u64)) !=
+			    (long)((hi - lo) * sizeof(u64)))
+			continue;
+		e = pt_get(mm, addr);
+		if (!e)
+			return;
+		for (unsigned i = lo; i < hi; i++) {
+			bool guard = map[i] & PM_GUARD;
+
+			if (guard == (pte_kind(pte_get(e, i)) == PTE_GUARD))
+				continue;
+			if (guard)
+				zap_range(mm, pt_addr(e, i), pt_addr(e, i) + PAGE_SIZE, 0);
+			ps_mutex_lock(&e->lock);
+			pte_set(e, i, pte_make(guard ? PTE_GUARD : PTE_NONE));
+			ps_mutex_unlock(&e->lock);
+		}
+	}
+}
+
 int adopt_pin(struct ps_ctx *ctx, u64 start, u64 end)
 {
 	struct ps_mm *mm = &ctx->ps->mm;

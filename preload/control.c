@@ -16,7 +16,6 @@
 #include "region.h"
 #include "pagetable.h"
 #include "state.h"
-#include "swap_cache.h"
 #include "store_file.h"
 #include "zap.h"
 
@@ -29,7 +28,6 @@
 #define ARM_POLL_MAX_NS 50000000LL
 #define FILL_BYTES_PER_NS 8 /* a program can touch no faster than this */
 #define UNSEEN_BYTES (s64)MiB(2)
-#define SMALL_LIMIT MiB(64)
 #define RESCAN_NS 1000000000ULL
 
 static struct ps_ctx *control_ctx(void)
@@ -248,28 +246,7 @@ static long set_guards(u64 start, u64 end, int advice)
 	ps_rwlock_write_lock(&mm->gate);
 	ret = sys_madvise((void *)(uintptr_t)start, end - start, advice);
 	/* A failure may have come half-way: the kernel says which pages are guards now. */
-	for (u64 addr = start; addr < end; addr += PAGE_SIZE) {
-		struct extent *e;
-		bool guard;
-
-		if (!region_find(mm, addr))
-			continue;
-		guard = page_is_guard(ps, addr);
-		e = guard ? pt_get(mm, addr) : pt_find(mm, addr);
-		if (!e)
-			continue;
-		if (guard) {
-			zap_range(mm, addr, addr + PAGE_SIZE, 0);
-			ps_mutex_lock(&e->lock);
-			pte_set(e, pt_index(addr), pte_make(PTE_GUARD));
-			ps_mutex_unlock(&e->lock);
-			continue;
-		}
-		ps_mutex_lock(&e->lock);
-		if (pte_kind(pte_get(e, pt_index(addr))) == PTE_GUARD)
-			pte_set(e, pt_index(addr), pte_make(PTE_NONE));
-		ps_mutex_unlock(&e->lock);
-	}
+	adopt_guards(control_ctx(), start, end);
 	ps_rwlock_write_unlock(&mm->gate);
 	return ret;
 }
@@ -579,8 +556,7 @@ static int open_engine(void)
 	ps->cfg.count = G.count;
 	ps->cfg.nr_handlers = 2;
 	ps->cfg.nr_workers = MIN(MAX(G.cpus, 1U), PS_MAX_WORKERS);
-	/* With a small limit 2 MiB is a big step, and every writer has 2 MiB of its own. */
-	if (G.limit < SMALL_LIMIT) {
+	if (G.limit <= PS_SMALL_LIMIT) {
 		ps->cfg.no_thp = true;
 		ps->cfg.nr_workers = 1;
 	}

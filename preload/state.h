@@ -156,6 +156,7 @@ void adopt_all(struct ps_ctx *ctx);	   /* arm */
 unsigned adopt_more(struct ps_ctx *ctx);	   /* mappings that no hook saw; how many were new */
 void adopt_rescan(struct ps_ctx *ctx);	   /* what became resident behind our back */
 int adopt_reregister(void);		   /* in a fork's child: all regions with the new uffd */
+void adopt_guards(struct ps_ctx *ctx, u64 start, u64 end); /* gate held exclusively */
 int adopt_pin(struct ps_ctx *ctx, u64 start, u64 end);
 
 /* fork.c */

@@ -65,6 +65,10 @@ static void sample_stores(struct pswap *ps)
 	swapfile_stat(&ps->swap, &sw);
 	meta = sw.metadata_bytes + relaxed_load(&ps->nr_extents) * sizeof(struct extent) +
 	       relaxed_load(&ps->nr_tables) * PAGE_SIZE;
+	/* In run mode the kernel's figure has them; here they are all that is not counted elsewhere. */
+	if (!ps->cfg.foreign_program)
+		meta += (ps->cfg.nr_handlers + ps->cfg.nr_workers + 1) *
+			(PS_BUF_PAGES * PAGE_SIZE + sizeof(struct ps_ctx));
 	for (unsigned i = 0; i < ps->nr_stores; i++) {
 		struct store_stat st;
 		struct ps_store_stat *out = &ps->stat->stores[i];
@@ -162,18 +166,26 @@ s64 account_hard(struct pswap *ps)
 }
 
 /* Reclaim begins some 2 MiB steps of every thread before the limit, and goes on for some more. */
+/* What writers need of their own while they make room: a new segment each. */
+s64 account_gate(struct pswap *ps)
+{
+	s64 limit = account_hard(ps);
+
+	return limit - MIN(limit / 16, (s64)(ps->cfg.nr_workers + 1) * (s64)PMD_SIZE);
+}
+
 s64 account_high(struct pswap *ps)
 {
 	s64 limit = account_hard(ps);
 
-	return limit - MAX(limit / 64, MIN((s64)MiB(4), limit / 8));
+	return account_gate(ps) - MAX(limit / 64, MIN((s64)MiB(2), limit / 16));
 }
 
 s64 account_low(struct pswap *ps)
 {
 	s64 limit = account_hard(ps);
 
-	return account_high(ps) - MAX(limit / 64, MIN((s64)MiB(4), limit / 8));
+	return account_high(ps) - MAX(limit / 64, MIN((s64)MiB(2), limit / 16));
 }
 
 u64 account_pool_cap(struct pswap *ps)

@@ -8,7 +8,7 @@
  * figure moves by what was filled and taken out.
  *
  * Watermarks, from the bottom: reclaim works until `low`, starts at `high`; who needs a page beyond
- * `hard` (the limit) waits.
+ * `gate`, a little below the limit, waits.
  */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
@@ -28,6 +28,7 @@ static inline void account_add(struct pswap *ps, s64 bytes)
 s64 account_high(struct pswap *ps);
 s64 account_low(struct pswap *ps);
 s64 account_hard(struct pswap *ps);
+s64 account_gate(struct pswap *ps); /* who needs a page beyond this waits */
 
 /* Most bytes the pool in memory may have before the next store is preferred. */
 u64 account_pool_cap(struct pswap *ps);

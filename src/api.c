@@ -235,6 +235,11 @@ int pswap_open(struct pswap **out, const struct pswap_options *opt)
 	a->ps.cfg.nr_workers = opt->workers ? opt->workers : (unsigned)MIN(MAX(cpus, 1), 4);
 	a->ps.cfg.nr_handlers = (unsigned)MIN(MAX(cpus, 2), 4);
 	a->ps.cfg.uffd_want = a->signal_mode ? UFFD_WANT_SIGBUS | UFFD_WANT_USER_ONLY : 0;
+	if (opt->memory_limit <= PS_SMALL_LIMIT) {
+		a->ps.cfg.no_thp = true;
+		if (!opt->workers)
+			a->ps.cfg.nr_workers = 1;
+	}
 	engine_tune(&a->ps, env_value);
 	ret = engine_open(&a->ps, specs, n, spill_dir(), err, sizeof(err));
 	if (ret) {

@@ -452,6 +452,11 @@ static int return_cached(struct ps_ctx *ctx, struct extent *e, unsigned i, unsig
 	return ret > 0 && i >= s && i < s + n ? 0 : RETRY;
 }
 
+int fault_return_cached(struct ps_ctx *ctx, struct extent *e, unsigned i)
+{
+	return return_cached(ctx, e, i, 0, PTRS_PER_PMD);
+}
+
 /* ---- the fault ---- */
 
 /* Clips [s, end) of e to the region around page i. */

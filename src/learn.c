@@ -5,6 +5,7 @@
 
 #define BLOCK_DENSE_HITS 3   /* single faults in a block that prove it dense */
 #define EXTENT_DENSE_BLOCKS 6 /* dense blocks that prove an extent dense */
+#define SEQ_SEEN 8	     /* a window that grew this far was a walk, even if it was cut short */
 #define SEQ_DENSE_WINDOW 64  /* a sequential window of this many pages proves it too */
 #define DENSITY_ONE 1024
 #define DENSITY_WEIGHT 16 /* a probe moves the average by a sixteenth */
@@ -100,12 +101,25 @@ void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, u
 	e->next_page = *end;
 }
 
+/* Most of the blocks that were asked for at all proved dense. */
+static bool mostly_dense(struct extent *e)
+{
+	unsigned touched = 0;
+
+	for (unsigned b = 0; b < EXTENT_BLOCKS; b++)
+		touched += e->block_hits[b] != 0;
+	return e->dense_blocks && e->dense_blocks * 2U > touched;
+}
+
 void learn_out(struct ps_ctx *ctx, struct extent *e)
 {
 	struct pswap *ps = ctx->ps;
 	u32 d = relaxed_load(&ps->density);
 
-	if (e->proven == LEARN_PROBING && e->hits) {
+	if (e->proven == LEARN_PROBING && e->hits && (e->window >= SEQ_SEEN || mostly_dense(e))) {
+		/* Taken out in the middle of a walk. */
+		prove_dense(e);
+	} else if (e->proven == LEARN_PROBING && e->hits) {
 		/* The probe did not become dense. */
 		density_note(ps, false);
 		e->proven = LEARN_SCATTERED;

@@ -10,6 +10,7 @@
 
 #include "pageout.h"
 #include "account.h"
+#include "fault.h"
 #include "learn.h"
 #include "log.h"
 #include "lru.h"
@@ -23,6 +24,7 @@
 #endif
 
 #define SKIP_PASSES 8  /* reclaim passes an extent is left alone when nothing could be taken */
+#define INCOMPRESSIBLE_NS 4000000000ULL /* memory that did not shrink is not tried again before */
 #define MAX_REFUSED 64 /* pages refused in one pass before the rest is left alone */
 
 struct take {
@@ -395,7 +397,8 @@ static void stage_pages(struct ps_ctx *ctx, struct frame *f, unsigned from, unsi
 
 /* The areas to begin with for these pages: past the RAM store when they would not shrink, or when
  * the pool has grown to all it may have. */
-static int choose_area(struct ps_ctx *ctx, struct frame *f, unsigned n, unsigned *first)
+static int choose_area(struct ps_ctx *ctx, struct frame *f, unsigned n, bool forced,
+		       unsigned *first)
 {
 	struct pswap *ps = ctx->ps;
 	unsigned size = 0, seen = 0;
@@ -416,13 +419,16 @@ static int choose_area(struct ps_ctx *ctx, struct frame *f, unsigned n, unsigned
 		c = codec_compress(&ctx->probe, ctx->pages[k], ctx->probe_out);
 		size += c ? c : PAGE_SIZE;
 	}
-	if (size > seen * (PAGE_SIZE * 7 / 8) ||
-	    relaxed_load(&ps->pool_bytes) > account_pool_cap(ps)) {
-		*first = 1;
-		/* Nothing else to turn to: memory that does not shrink gains nothing, unless the
-		 * pool is not counted. */
+	if (size > seen * (PAGE_SIZE * 7 / 8) && !forced) {
+		/* Memory that does not shrink gains nothing in memory, unless the pool is not
+		 * counted. */
 		if (ps->nr_stores == 1)
-			return ps->cfg.count == PS_COUNT_RESIDENT ? (int)(*first = 0) : -ENOSPC;
+			return ps->cfg.count == PS_COUNT_RESIDENT ? 0 : -E2BIG;
+		*first = 1;
+	} else if (relaxed_load(&ps->pool_bytes) > account_pool_cap(ps)) {
+		if (ps->nr_stores == 1)
+			return -ENOSPC;
+		*first = 1;
 	}
 	return 0;
 }
@@ -499,20 +505,19 @@ static unsigned write_from(struct ps_ctx *ctx, struct frame *f, unsigned n, unsi
 	return done;
 }
 
-static unsigned write_pages(struct ps_ctx *ctx, struct frame *f, unsigned n)
+static int write_pages(struct ps_ctx *ctx, struct frame *f, unsigned n, bool forced)
 {
 	unsigned first;
+	int ret = choose_area(ctx, f, n, forced, &first);
 
-	if (choose_area(ctx, f, n, &first))
-		return 0;
-	return write_from(ctx, f, n, first);
+	return ret ? ret : (int)write_from(ctx, f, n, first);
 }
 
 int swap_out_page(struct ps_ctx *ctx, const void *page, swp_entry_t *entry)
 {
 	ctx->pages[0] = (void *)(uintptr_t)page;
 	/* The caller has no other place for it: what choose_area thinks wise does not matter. */
-	if (write_pages(ctx, NULL, 1) != 1 && write_from(ctx, NULL, 1, 0) != 1)
+	if (write_pages(ctx, NULL, 1, false) != 1 && write_from(ctx, NULL, 1, 0) != 1)
 		return -ENOSPC;
 	*entry = ctx->entries[0];
 	swap_duplicate(&ctx->ps->swap, *entry, 1);
@@ -558,12 +563,25 @@ static unsigned install(struct ps_ctx *ctx, struct extent *e, unsigned n)
 	return installed;
 }
 
+/* Memory that does not shrink, and no store but memory: back into view, and left alone for a while, or
+ * it would fill the inactive list. */
+static void put_back(struct ps_ctx *ctx, struct extent *e)
+{
+	for (unsigned tries = 0; tries < PTRS_PER_PMD && e->frame; tries++) {
+		if (!collect_cached(ctx, e))
+			break;
+		if (fault_return_cached(ctx, e, ctx->index[0]))
+			break;
+	}
+	e->quiet_until = ps_now_ns() + INCOMPRESSIBLE_NS;
+}
+
 int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 {
 	struct pswap *ps = ctx->ps;
 	struct frame *f;
-	unsigned n, w = 0;
-	int ret = 0;
+	unsigned n;
+	int ret = 0, w;
 
 	if (wait)
 		ps_mutex_lock(&e->io);
@@ -574,13 +592,16 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		goto out;
 	n = collect_cached(ctx, e);
 	if (n) {
-		w = write_pages(ctx, f, n);
-		if (w)
+		w = write_pages(ctx, f, n, wait);
+		if (w > 0)
 			stat_add(ps->stat, pages_out, install(ctx, e, w));
+		else if (w == -E2BIG)
+			put_back(ctx, e);
 		else
 			ret = -ENOSPC;
 	}
-	if (f->nr_live == 0) {
+	f = e->frame;
+	if (f && f->nr_live == 0) {
 		ret = f->nr_pages;
 		ps_mutex_lock(&e->lock);
 		e->frame = NULL;

@@ -11,7 +11,7 @@
 #include "pagetable.h"
 
 #define CANDIDATES 16		     /* extents looked at in one step before giving up */
-#define FULL_NS 300000000ULL	     /* full stores are not tried again for so long */
+#define FULL_NS 50000000ULL	     /* full stores are not tried again for so long */
 #define STUCK_NS 5000000000ULL	     /* a throttled thread waits no longer without progress */
 #define EMPTY_PASSES 8		     /* workers' vain passes after which nothing is to be had */
 #define GIVE_UP_NS 1000000000ULL     /* then nobody waits for so long */
@@ -109,11 +109,11 @@ void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
 	u32 passes = 0;
 
 	relaxed_add(&ps->reserved, bytes);
-	if (account_footprint(ps, SAMPLE_AGE_NS) + relaxed_load(&ps->reserved) <= account_hard(ps))
+	if (account_footprint(ps, SAMPLE_AGE_NS) + relaxed_load(&ps->reserved) <= account_gate(ps))
 		return;
 	start = ps_now_ns();
 	/* Alone, a fault may always have what it needs below the limit: others' reservations end. */
-	while (account_refresh(ps) + relaxed_load(&ps->reserved) > account_hard(ps)) {
+	while (account_refresh(ps) + relaxed_load(&ps->reserved) > account_gate(ps)) {
 		u32 seen = ps_event_get(&ps->freed_ev);
 		bool progress;
 

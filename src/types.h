@@ -177,6 +177,9 @@ struct lru {
 #define PS_MAX_WORKERS 4
 #define PS_NR_CTX (PS_MAX_HANDLERS + PS_MAX_WORKERS + 2) /* + control, + caller of the API */
 
+/* With a small limit 2 MiB is a big step, and every writer has 2 MiB of its own. */
+#define PS_SMALL_LIMIT MiB(64)
+
 #define PS_BUF_PAGES 64U /* 256 KiB at a time, so that small limits are not eaten by buffers */
 
 /* One for each thread of the engine; `id` is the worker number for stores and allocation. */
