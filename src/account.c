@@ -190,9 +190,14 @@ s64 account_low(struct pswap *ps)
 
 u64 account_pool_cap(struct pswap *ps)
 {
-	u64 limit = relaxed_load(&ps->limit_now);
+	s64 limit = account_hard(ps), base;
 
 	if (ps->cfg.count == PS_COUNT_RESIDENT)
 		return UINT64_MAX;
-	return limit - MAX(limit / 8, MIN(MiB(8), limit / 2));
+	/* What is neither pool nor memory that could be taken out. */
+	base = relaxed_load(&ps->footprint) - (s64)relaxed_load(&ps->pool_bytes) -
+	       ((relaxed_load(&ps->nr_resident) + (s64)relaxed_load(&ps->cache.nr_pages))
+		<< PAGE_SHIFT);
+	limit -= MIN(MAX(base, 0), limit / 2);
+	return (u64)(limit - MAX(limit / 4, (s64)MiB(4)));
 }

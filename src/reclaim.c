@@ -14,6 +14,7 @@
 #define FULL_NS 50000000ULL	     /* full stores are not tried again for so long */
 #define STUCK_NS 5000000000ULL	     /* a throttled thread waits no longer without progress */
 #define EMPTY_PASSES 8		     /* workers' vain passes after which nothing is to be had */
+#define SLOW_NS 10000000LL
 #define GIVE_UP_NS 1000000000ULL     /* then nobody waits for so long */
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
 #define IDLE_NS 100000000LL
@@ -127,9 +128,13 @@ void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
 		if (ctx->id < PS_MAX_HANDLERS && relaxed_load(&ps->pending_events))
 			break;
 		/* A fork waits for everybody; the workers wait for it. */
-		if (relaxed_load(&ps->freeze.writers) ||
-		    ps_now_ns() < relaxed_load(&ps->give_up_until))
+		if (relaxed_load(&ps->freeze.writers))
 			break;
+		/* Given up already: go on, but slowly. */
+		if (ps_now_ns() < relaxed_load(&ps->give_up_until)) {
+			ps_event_wait(&ps->freed_ev, seen, SLOW_NS);
+			break;
+		}
 		if (!stuck) {
 			stuck = ps_now_ns();
 			passes = relaxed_load(&ps->empty_passes);

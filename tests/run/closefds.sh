@@ -5,6 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for how in closefrom close_range unshare loop dup2 asm; do
-	both 24M closefds $how
+	both 40M closefds $how
 done
 finish

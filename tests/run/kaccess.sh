@@ -5,6 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for how in rw small sock futex sigstack storm outside; do
-	both 32M kaccess $how
+	both 48M kaccess $how
 done
 finish

@@ -4,6 +4,6 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
-both 24M mainexit last
-WANT=7 both 24M mainexit exit
+both 40M mainexit last
+WANT=7 both 40M mainexit exit
 finish

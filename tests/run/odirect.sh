@@ -7,5 +7,5 @@ need_pswap
 dir=$TMP
 : >"$dir/probe"
 dd if=/dev/zero of="$dir/probe" bs=4096 count=1 oflag=direct 2>/dev/null || skip "no O_DIRECT in $dir"
-both 24M odirect "$dir"
+both 40M odirect "$dir"
 finish

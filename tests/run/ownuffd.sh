@@ -4,6 +4,6 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
-both 24M ownuffd early
-both 24M ownuffd late
+both 40M ownuffd early
+both 40M ownuffd late
 finish

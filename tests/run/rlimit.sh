@@ -5,10 +5,10 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for how in as data nofile fsize memlock; do
-	both 24M rlimit $how
+	both 40M rlimit $how
 done
-BEFORE="ulimit -v 4000000" both 24M rlimit none
-BEFORE="ulimit -n 12" both 24M rlimit none
-BEFORE="ulimit -l 0" both 24M rlimit none
-BEFORE="ulimit -s 256" both 24M rlimit none
+BEFORE="ulimit -v 4000000" both 40M rlimit none
+BEFORE="ulimit -n 12" both 40M rlimit none
+BEFORE="ulimit -l 0" both 40M rlimit none
+BEFORE="ulimit -s 256" both 40M rlimit none
 finish

@@ -5,6 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for how in tsync prctl asm errno strict; do
-	both 24M seccomp $how
+	both 40M seccomp $how
 done
 finish

@@ -6,6 +6,6 @@
 need_pswap
 PRESS=48
 [ "$(id -u)" = 0 ] || skip "needs root"
-both 32M setid libc
-both 32M setid raw
+both 48M setid libc
+both 48M setid raw
 finish

@@ -5,8 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for how in vfork posix_spawn system popen clonevm failing wait exec execthread; do
-	both 24M spawn $how
+	both 40M spawn $how
 done
 # an environment without LD_PRELOAD: the new program may be unswapped, then it is not bounded
-NOBOUND=1 both 24M spawn execenv
+NOBOUND=1 both 40M spawn execenv
 finish

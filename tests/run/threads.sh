@@ -6,6 +6,6 @@
 need_pswap
 PRESS=48
 for how in join detached stacks robust cleartid cancel tls sync; do
-	both 32M threads $how
+	both 40M threads $how
 done
 finish

@@ -4,5 +4,5 @@
 # timeout: 240
 . "$(dirname "$0")/lib.sh"
 need_pswap
-both 24M ucontext
+both 40M ucontext
 finish

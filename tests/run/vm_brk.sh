@@ -6,6 +6,6 @@
 need_pswap
 PRESS=48
 for how in sbrk syscall asm malloc steps; do
-	both 32M vm_brk $how
+	both 48M vm_brk $how
 done
 finish

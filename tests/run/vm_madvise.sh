@@ -6,6 +6,6 @@
 need_pswap
 PRESS=32
 for way in libc syscall asm; do
-	both 16M vm_madvise $way
+	both 32M vm_madvise $way
 done
 finish

@@ -6,7 +6,7 @@
 need_pswap
 PRESS=36
 for way in libc syscall asm; do
-	both 24M vm_mlock $way
+	both 40M vm_mlock $way
 done
 both 32M vm_mlock all
 finish

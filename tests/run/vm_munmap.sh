@@ -6,6 +6,6 @@
 need_pswap
 PRESS=32
 for way in libc syscall asm; do
-	both 24M vm_munmap $way
+	both 40M vm_munmap $way
 done
 finish
