@@ -16,6 +16,7 @@
 #include "region.h"
 #include "pagetable.h"
 #include "state.h"
+#include "vma.h"
 #include "store_file.h"
 #include "zap.h"
 
@@ -251,6 +252,47 @@ static long set_guards(u64 start, u64 end, int advice)
 	return ret;
 }
 
+struct lock_all {
+	int flags;
+	long err;
+};
+
+static bool lock_vma(const struct vma *v, void *arg)
+{
+	struct lock_all *l = arg;
+
+	/* Not our own memory, and not the kernel's pages ([vvar], [vdso], [vsyscall]). */
+	if (arena_owns((void *)(uintptr_t)v->start) || memcmp(v->name, "[v", 2) == 0)
+		return true;
+	l->err = sys_call3(SYS_mlock2, v->start, v->end - v->start,
+			   l->flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0);
+	if (l->err == -ENOMEM && v->prot == PROT_NONE)
+		l->err = 0; /* locked, though nothing of it can be brought in */
+	return l->err == 0;
+}
+
+/* mlockall(flags), 0: munlockall. */
+static long lock_all(int flags)
+{
+	struct pswap *ps = &G.ps;
+	struct lock_all l = { .flags = flags };
+
+	if (flags && ((flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) ||
+		      !(flags & (MCL_CURRENT | MCL_FUTURE))))
+		return -EINVAL;
+	relaxed_store(&ps->locked_all, flags != 0);
+	arena_lock_future(flags & MCL_FUTURE);
+	if (flags & MCL_FUTURE)
+		l.err = sys_call1(SYS_mlockall, flags & ~MCL_CURRENT);
+	if (l.err == 0 && (flags & MCL_CURRENT))
+		vma_for_each(ps->maps_fd, control_ctx()->buf, KiB(64), lock_vma, &l);
+	if (l.err) {
+		relaxed_store(&ps->locked_all, 0);
+		arena_lock_future(false);
+	}
+	return l.err;
+}
+
 static long set_flags(u64 start, u64 end, u32 set, u32 clear)
 {
 	struct ps_mm *mm = &G.ps.mm;
@@ -411,7 +453,7 @@ static void serve_request(struct request *r)
 		ret = count_threads();
 		break;
 	case REQ_LOCK_ALL:
-		relaxed_store(&ps->locked_all, r->c != 0);
+		ret = lock_all((int)r->c);
 		break;
 	case REQ_NONE:
 	case REQ_FORK:

@@ -413,6 +413,8 @@ static long on_mlock(long nr, const long a[6])
 	if (!armed) {
 		/* Arming will look at the flags of every mapping. */
 		relaxed_store(&G.special_flags, 1);
+		if (nr == SYS_mlockall && mode() == MODE_ENGINE)
+			return ask(REQ_LOCK_ALL, 0, 0, (u64)(u32)a[0], 0);
 		if (nr == SYS_mlockall || nr == SYS_munlockall)
 			relaxed_store(&G.ps.locked_all, nr == SYS_mlockall);
 		return call(nr, a);
@@ -431,11 +433,9 @@ static long on_mlock(long nr, const long a[6])
 			ask(REQ_FLAGS, start, end, 0, REGION_LOCKED);
 		return ret;
 	case SYS_mlockall:
-		ask(REQ_LOCK_ALL, 0, 0, 1, 0);
-		ret = call(nr, a);
-		if (ret)
-			ask(REQ_LOCK_ALL, 0, 0, 0, 0);
-		return ret;
+		/* By the engine, mapping by mapping: the kernel would lock our memory too, and touch all
+		 * of it. */
+		return ask(REQ_LOCK_ALL, 0, 0, (u64)(u32)a[0], 0);
 	case SYS_munlockall:
 		ret = call(nr, a);
 		ask(REQ_LOCK_ALL, 0, 0, 0, 0);

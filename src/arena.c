@@ -35,6 +35,7 @@ static struct {
 	} classes[NR_CLASSES];
 	char *slab, *slab_end;
 	_Atomic u64 meta_bytes;
+	_Atomic u32 lock_future;
 } A;
 
 static bool range_add(uintptr_t start, uintptr_t end)
@@ -68,12 +69,18 @@ static void range_del(uintptr_t start)
 static void *map_aligned(size_t size, size_t align)
 {
 	size_t len = size + (align > PAGE_SIZE ? align : 0);
-	char *raw = sys_mmap(NULL, len, PROT_READ | PROT_WRITE,
+	bool locked = relaxed_load(&A.lock_future);
+	/* Locked memory is touched as it is mapped, unless it cannot be. */
+	char *raw = sys_mmap(NULL, len, locked ? PROT_NONE : PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *p;
 
 	if (sys_is_err((long)raw))
 		return NULL;
+	if (locked) {
+		sys_call2(SYS_munlock, raw, len);
+		sys_mprotect(raw, len, PROT_READ | PROT_WRITE);
+	}
 	p = (char *)ALIGN_UP((uintptr_t)raw, align);
 	if (p > raw)
 		sys_munmap(raw, p - raw);
@@ -284,8 +291,14 @@ u64 arena_bytes(enum arena_kind kind)
 	return relaxed_load(&A.pool[kind].nr_out) * ARENA_UNIT;
 }
 
+void arena_lock_future(bool on)
+{
+	relaxed_store(&A.lock_future, on);
+}
+
 void arena_after_fork(void)
 {
+	relaxed_store(&A.lock_future, 0); /* not inherited */
 	memset(&A.lock, 0, sizeof(A.lock));
 	for (unsigned i = 0; i < NR_CLASSES; i++)
 		memset(&A.classes[i].lock, 0, sizeof(A.classes[i].lock));

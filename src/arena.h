@@ -44,6 +44,10 @@ bool arena_next_range(uintptr_t addr, uintptr_t *start, uintptr_t *end);
 /* Bytes of units now handed out (POOL, FRAME), or for META of mappings and small objects. */
 u64 arena_bytes(enum arena_kind kind);
 
+/* The program asked for all future mappings to be locked (MCL_FUTURE): ours are to be unlocked before
+ * they can be touched. */
+void arena_lock_future(bool on);
+
 /* In a fork's child, before any other thread exists: forget locks that a thread of the parent may
  * have held. The caller has made sure that no operation was half done. */
 void arena_after_fork(void);

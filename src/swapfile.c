@@ -451,6 +451,17 @@ static void swap_reclaim_cached(struct swapfile *sf, swp_entry_t e, unsigned nr,
 	}
 }
 
+void swap_prefetch(struct swapfile *sf, swp_entry_t e)
+{
+	struct swap_info *si = sf->areas[swp_type(e)];
+	struct swap_cluster_info *ci = swap_cluster(si, swp_offset(e));
+	const u8 *map = si->swap_map + swp_offset(e);
+
+	__builtin_prefetch(ci, 1);
+	for (unsigned i = 0; i < SWAPFILE_CLUSTER; i += PS_CACHELINE)
+		__builtin_prefetch(map + i, 1);
+}
+
 void free_swap_and_cache_nr(struct swapfile *sf, swp_entry_t e, unsigned nr)
 {
 	struct swap_info *si = swap_entry_area(sf, e, nr);

@@ -129,6 +129,9 @@ void free_swap_and_cache_nr(struct swapfile *sf, swp_entry_t e, unsigned nr);
 /* The use count of a slot and whether it has the cache flag. */
 unsigned swap_count(struct swapfile *sf, swp_entry_t e, bool *has_cache);
 
+/* Asks for what free_swap_and_cache_nr of a whole cluster will read. */
+void swap_prefetch(struct swapfile *sf, swp_entry_t e);
+
 /* Groups: owners are recorded only after swapfile_enable_groups (then 2 bytes a slot), which may
  * come at any time: slots used before are of group 0. A slot that is freed is of group 0 again. */
 int swapfile_enable_groups(struct swapfile *sf);

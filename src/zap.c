@@ -96,6 +96,19 @@ static void drop_dead_frame(struct extent *e)
 	ps_event_wake(&ps->reclaim_ev);
 }
 
+/* Unmapping waits for memory more than for anything else: ask for the extent after next, and for the
+ * next one's cluster. */
+static void prefetch_next(struct ps_mm *mm, struct extent *e)
+{
+	struct extent *next = pt_find(mm, e->addr + PMD_SIZE);
+	struct extent *after = pt_find(mm, e->addr + 2 * PMD_SIZE);
+
+	if (after)
+		__builtin_prefetch(after, 1);
+	if (next && next->pmd == PMD_SWAP)
+		swap_prefetch(&mm->ps->swap, next->swap);
+}
+
 void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 {
 	struct extent *e;
@@ -105,6 +118,7 @@ void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 		unsigned i = e->addr < start ? pt_index(start) : 0;
 		unsigned last = e->addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
 
+		prefetch_next(mm, e);
 		ps_mutex_lock(&e->lock);
 		if (!(flags & ZAP_KEEP_PRESENT))
 			present_clear(e, i, last - i);
