@@ -142,12 +142,12 @@ void learn_out(struct ps_ctx *ctx, struct extent *e)
 /*
  * First touches.  A region that asked for huge pages gets one at once, as the kernel would do.  Else
  * the extent behind a filled one is filled whole (a program walks up its memory), and inside an
- * extent windows grow: 4 pages, then 16, then the rest.
+ * extent windows grow: a page, 4, 16, 64, then the rest. Sparse memory stays sparse.
  */
 void learn_fill(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, unsigned *start,
 		unsigned *end)
 {
-	static const u16 pages[] = { 4, 16, 16, 32, 64, 128, PTRS_PER_PMD };
+	static const u16 pages[] = { 1, 4, 16, 64, 128, PTRS_PER_PMD };
 	struct extent *prev = pt_find(e->mm, e->addr - 1);
 	unsigned w;
 

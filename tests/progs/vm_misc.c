@@ -126,8 +126,8 @@ static void others(void)
 	/* read-only anonymous memory: zeros for ever */
 	ro = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(ro != MAP_FAILED);
-	/* below 4 GiB, populated, "stack": flags that change nothing */
-	low = mmap(NULL, n, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE | MAP_STACK,
+	/* below 4 GiB, populated: flags that change nothing (MAP_STACK does: stacks stay) */
+	low = mmap(NULL, n, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE,
 		   -1, 0);
 	CHECK(low != MAP_FAILED && (uintptr_t)low < 1UL << 32);
 	CHECK(pt_absent(low, n) == 0 || pt_swapping());
