@@ -113,7 +113,7 @@ static void others(void)
 	size_t n = 6 * PT_MIB;
 	char *sh = mmap(NULL, n, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int fd = memfd_create("x", 0);
-	char *fp, *fs, *big, *ro, *low;
+	char *fp, *fs, *big, *ro, *low, *stack;
 
 	CHECK(fd >= 0 && ftruncate(fd, n) == 0 && sh != MAP_FAILED);
 	fs = mmap(NULL, n, RW, MAP_SHARED, fd, 0);
@@ -127,12 +127,14 @@ static void others(void)
 	ro = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(ro != MAP_FAILED);
 	/* below 4 GiB, populated: flags that change nothing (MAP_STACK does: stacks stay) */
-	low = mmap(NULL, n, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE,
-		   -1, 0);
+	low = mmap(NULL, n, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE, -1, 0);
 	CHECK(low != MAP_FAILED && (uintptr_t)low < 1UL << 32);
 	CHECK(pt_absent(low, n) == 0 || pt_swapping());
 	pt_verify_zero(low, n);
 	pt_fill(low, n, 4);
+	stack = mmap(NULL, n, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+	CHECK(stack != MAP_FAILED);
+	pt_fill(stack, n, 9);
 	big = mmap(NULL, 1UL << 38, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(big != MAP_FAILED); /* sparse: a page here and there */
 	for (u64 i = 0; i < 2000; i++)
@@ -146,12 +148,13 @@ static void others(void)
 		pt_verify(sh, n, 3);
 		pt_verify_zero(ro, n);
 		pt_verify(low, n, 4);
+		pt_verify(stack, n, 9);
 	}
 	for (u64 i = 0; i < 2000; i++)
 		pt_verify_at(big + (pt_mix(i) % (1UL << 26)) * PT_PAGE, PT_PAGE, 5, i);
 	CHECK(munmap(big, 1UL << 38) == 0);
-	CHECK(munmap(low, n) == 0 && munmap(ro, n) == 0 && munmap(fp, n) == 0 &&
-	      munmap(fs, n) == 0 && munmap(sh, n) == 0);
+	CHECK(munmap(stack, n) == 0 && munmap(low, n) == 0 && munmap(ro, n) == 0 &&
+	      munmap(fp, n) == 0 && munmap(fs, n) == 0 && munmap(sh, n) == 0);
 	close(fd);
 }
 

@@ -15,7 +15,7 @@ rss_bound() {
 	[ -n "$NATIVE" ] && return
 	rss=$(cat "$TMP/rss")
 	[ "$rss" -le "$(bound "$LIMIT")" ] ||
-		fail "$WHAT: ru_maxrss $(mib "$rss") MiB with -m $LIMIT (bound $(mib "$(bound "$LIMIT")") MiB)"
+		fail "ru_maxrss $(mib "$rss") MiB with -m $LIMIT (bound $(mib "$(bound "$LIMIT")") MiB)"
 	echo "    ru_maxrss $(mib "$rss") MiB"
 }
 TMO=${FULL:+600}
