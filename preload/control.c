@@ -307,11 +307,25 @@ static long set_flags(u64 start, u64 end, u32 set, u32 clear)
 	return ret;
 }
 
+static void own_userfaultfd(void)
+{
+	if (atomic_exchange(&G.no_adopt, 1))
+		return;
+	if (atomic_load(&G.mode) != MODE_ARMED) {
+		preload_off("it uses userfaultfd itself");
+		return;
+	}
+	ps_log("%s (process %u) uses userfaultfd itself: new memory stays unswapped from now on",
+	       G.member->comm, (u64)G.pid);
+}
+
 static long add(u64 start, u64 end, u32 flags, bool tail)
 {
 	struct ps_mm *mm = &G.ps.mm;
 	struct region *before;
 
+	if (relaxed_load(&G.no_adopt))
+		return 0;
 	if (atomic_load(&G.mode) != MODE_ARMED) {
 		adopt_all(control_ctx());
 		return 0;
@@ -449,6 +463,9 @@ static void serve_request(struct request *r)
 	case REQ_PIN:
 		ret = adopt_pin(control_ctx(), r->a, r->b);
 		break;
+	case REQ_OWN_UFFD:
+		own_userfaultfd();
+		break;
 	case REQ_THREADS:
 		ret = count_threads();
 		break;
@@ -564,7 +581,7 @@ static void loop(void)
 				program_gone();
 			fork_reap_foreign(&G.ps);
 		}
-		if (atomic_load(&G.mode) == MODE_ARMED)
+		if (atomic_load(&G.mode) == MODE_ARMED && !relaxed_load(&G.no_adopt))
 			look_for_unseen();
 		/* Over the limit with nothing to take: perhaps memory became resident unseen. */
 		if (relaxed_load(&G.ps.give_up_until) > now && now - rescanned > RESCAN_NS) {

@@ -580,6 +580,16 @@ static void on_futex(const long a[6])
 	}
 }
 
+/* A range can have one userfaultfd: the program's own comes first, where it is not too late. */
+static void on_userfaultfd(void)
+{
+	if (mode() == MODE_COUNTING)
+		start_engine();
+	spin_while(&G.mode, MODE_STARTING);
+	if (mode() >= MODE_ENGINE)
+		ask(REQ_OWN_UFFD, 0, 0, 0, 0);
+}
+
 static int on_fork(void)
 {
 	u64 old = block_signals();
@@ -633,6 +643,9 @@ int hook_pre(long nr, const long a[6], int site)
 		break;
 	case SYS_futex:
 		on_futex(a);
+		break;
+	case SYS_userfaultfd:
+		on_userfaultfd();
 		break;
 	}
 	return HOOK_PASS;

@@ -38,6 +38,7 @@ const u8 patch_kind[PATCH_NR_MAX] = {
 	[SYS_prctl] = PRE,
 	[SYS_seccomp] = PRE,
 	[SYS_futex] = PRE,
+	[SYS_userfaultfd] = PRE,
 };
 #undef VM
 #undef PRE

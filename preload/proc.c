@@ -8,6 +8,7 @@
  */
 #include <linux/sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "arena.h"
@@ -64,6 +65,26 @@ static void *tls_init(char *block)
 	return tcb;
 }
 
+/* Limits that the program set for itself are not for us; ours is another process, so they can be lifted
+ * as far as it may. */
+static void lift_limits(void)
+{
+	static const int which[] = { RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(which); i++) {
+		u64 lim[2], want[2] = { ~0UL, ~0UL };
+
+		if (which[i] == RLIMIT_NOFILE)
+			want[0] = want[1] = 65536;
+		if (sys_call4(SYS_prlimit64, 0, which[i], NULL, lim) || lim[0] >= want[0])
+			continue;
+		if (sys_call4(SYS_prlimit64, 0, which[i], want, NULL) == 0)
+			continue;
+		lim[0] = lim[1];
+		sys_call4(SYS_prlimit64, 0, which[i], lim, NULL);
+	}
+}
+
 static void engine_entry(void *arg)
 {
 	bool restart = arg != NULL;
@@ -71,6 +92,7 @@ static void engine_entry(void *arg)
 	sys_call2(SYS_arch_prctl, ARCH_SET_FS, tls_init(control_tls));
 	/* Nothing of the program's descriptors is ours to keep open. */
 	sys_call3(SYS_close_range, 0, ~0U, 0);
+	lift_limits();
 	sys_call0(SYS_setsid);
 	sys_call1(SYS_chdir, "/");
 	sys_call2(SYS_prctl, 15 /* PR_SET_NAME */, "pswap-engine");
@@ -78,29 +100,40 @@ static void engine_entry(void *arg)
 	sys_call1(SYS_exit_group, 0);
 }
 
+/* Makes the engine process and ends, so that the engine is no child of the program: wait(__WALL) of the
+ * program does not find it. */
+static void between_entry(void *arg)
+{
+	long pid = raw_clone(CLONE_VM | CLONE_UNTRACED, control_stack + CONTROL_STACK, engine_entry,
+			     arg, NULL);
+
+	G.engine_pid = (pid_t)pid;
+}
+
 int proc_start(bool restart)
 {
+	static _Alignas(64) char between_stack[4096];
 	long pid;
 
 	atomic_store(&G.ready, 0);
 	atomic_store(&G.quit, 0);
 	atomic_store(&G.exec_seen, 0);
 	G.pid = (pid_t)sys_getpid();
-	/* No exit signal: wait() of the program does not see it (only __WALL would). */
-	pid = raw_clone(CLONE_VM | CLONE_UNTRACED, control_stack + CONTROL_STACK, engine_entry,
-			restart ? &G : NULL, NULL);
-	if (pid < 0) {
-		G.error = (int)-pid;
-		return (int)pid;
+	pid = raw_clone(CLONE_VM | CLONE_UNTRACED, between_stack + sizeof(between_stack),
+			between_entry, restart ? &G : NULL, NULL);
+	if (pid > 0 && sys_call4(SYS_wait4, pid, NULL, __WALL, NULL) == pid)
+		pid = G.engine_pid;
+	if (pid <= 0) {
+		G.error = pid ? (int)-pid : ECHILD;
+		return -G.error;
 	}
-	G.engine_pid = (pid_t)pid;
 	while (atomic_load(&G.ready) == 0) {
 		struct timespec ts = { 0, 20000000 };
 
 		sys_call4(SYS_futex, &G.ready, FUTEX_WAIT_PRIVATE, 0, &ts);
 		/* Killed before it could say anything? */
 		if (atomic_load(&G.ready) == 0 &&
-		    sys_call4(SYS_wait4, pid, NULL, __WALL | WNOHANG, NULL) == pid) {
+		    sys_call2(SYS_kill, pid, 0) == -ESRCH) {
 			G.error = ESRCH;
 			return -ESRCH;
 		}

@@ -46,6 +46,7 @@ enum request_op {
 	REQ_FLAGS,    /* [a, b): set c, clear d */
 	REQ_PIN,      /* [a, b): bring in and keep */
 	REQ_FORK,     /* everything quiet, until fork_done */
+	REQ_OWN_UFFD, /* the program uses userfaultfd itself */
 	REQ_THREADS,  /* how many threads the program has */
 	REQ_LOCK_ALL, /* c: mlockall (1) or munlockall (0) */
 };
@@ -112,6 +113,7 @@ struct preload {
 	char *bells; /* a page for each request */
 	int bell_uffd;
 	u64 robust_offset; /* from a thread's control block to its robust list; 0: unknown */
+	_Atomic u32 no_adopt; /* nothing new is taken over */
 	_Atomic u32 filtered; /* the program installed a seccomp filter */
 
 	/* fork */

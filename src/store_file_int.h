@@ -79,7 +79,7 @@ struct file_cluster {
 	_Atomic bool idle;   /* was found empty by housekeeping before */
 };
 
-#define HALF_SIZE KiB(256) /* staging is two of these: one is on its way while one is worked on */
+#define HALF_SIZE KiB(64) /* staging is two of these: one is on its way while one is worked on */
 #define HALF_IOS 40
 #define HALF_SLOTS (HALF_SIZE / RECORD_SIZE + 1)
 #define MAX_RUNS 32 /* written together */
