@@ -136,6 +136,10 @@ int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 
 	lock_settled(mm, flags & REGION_FRESH);
 	ret = uffd_register(mm->uffd, start, end - start, false);
+	/* Without it a fault makes a table of ptes before it comes to us, and a huge page that is moved
+	 * there is split (docs/decisions/004). The kernel fills nothing here by itself. */
+	if (ret == 0 && !ctx->ps->cfg.no_thp)
+		sys_madvise((void *)(uintptr_t)start, end - start, MADV_HUGEPAGE);
 	if (ret == 0) {
 		if (flags & REGION_FRESH)
 			zap_range(mm, start, end, 0);

@@ -345,8 +345,9 @@ void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, uns
 	if (raw + length + extra > p + length)
 		sys_munmap(p + length, raw + length + extra - (p + length));
 	sys_madvise(p, length, MADV_DONTFORK);
-	if (flags & PSWAP_MAP_NOHUGE)
-		sys_madvise(p, length, MADV_NOHUGEPAGE);
+	/* Without MADV_HUGEPAGE a fault makes a table of ptes before it comes to us, and a huge page
+	 * that is moved there is split (docs/decisions/004). */
+	sys_madvise(p, length, flags & PSWAP_MAP_NOHUGE ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	old = enter();
 	ps_rwlock_write_lock(&ps->mm.gate);
 	ret = region_add(&ps->mm, (u64)(uintptr_t)p, (u64)(uintptr_t)p + length,
