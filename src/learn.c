@@ -5,7 +5,7 @@
 
 #define BLOCK_DENSE_HITS 3   /* single faults in a block that prove it dense */
 #define EXTENT_DENSE_BLOCKS 6 /* dense blocks that prove an extent dense */
-#define SEQ_SEEN 8	     /* a window that grew this far was a walk, even if it was cut short */
+#define SEQ_SEEN 32	     /* a window that grew this far was a walk, even if it was cut short */
 #define SEQ_DENSE_WINDOW 64  /* a sequential window of this many pages proves it too */
 #define DENSITY_ONE 1024
 #define DENSITY_WEIGHT 16 /* a probe moves the average by a sixteenth */
@@ -108,7 +108,7 @@ static bool mostly_dense(struct extent *e)
 
 	for (unsigned b = 0; b < EXTENT_BLOCKS; b++)
 		touched += e->block_hits[b] != 0;
-	return e->dense_blocks && e->dense_blocks * 2U > touched;
+	return e->dense_blocks >= 3 && e->dense_blocks * 3U > touched * 2U;
 }
 
 void learn_out(struct ps_ctx *ctx, struct extent *e)
@@ -126,7 +126,7 @@ void learn_out(struct ps_ctx *ctx, struct extent *e)
 		e->order = 0;
 	} else if (e->proven == LEARN_DENSE) {
 		/* Probe a dense one again: one in 32 stays, up to every second when probes fail. */
-		unsigned every = d > DENSITY_ONE / 2 ? 32 : d > DENSITY_ONE / 4 ? 8 : 2;
+		unsigned every = d > DENSITY_ONE * 7 / 8 ? 32 : d > DENSITY_ONE / 2 ? 4 : 1;
 
 		if (e->hits && next_random(ctx) % every == 0)
 			e->proven = LEARN_PROBING;

@@ -584,6 +584,9 @@ int main(int argc, char **argv)
 	CHECKF(pswap_close(ps) == 0, "pswap_close: %s", pswap_strerror());
 	CHECKF(entries("/proc/self/fd") == fds0, "%d descriptors, %d before",
 	       entries("/proc/self/fd"), fds0);
+	/* a joined thread may be on its way out of the kernel for a moment */
+	for (int i = 0; i < 200 && entries("/proc/self/task") != tasks0; i++)
+		usleep(10000);
 	CHECKF(entries("/proc/self/task") == tasks0, "%d threads, %d before",
 	       entries("/proc/self/task"), tasks0);
 	rss1 = rss();

@@ -118,11 +118,11 @@ app_native() {
 	[ "$HASH" != none ] || fail "$1: natively no output"
 }
 
-# app_ratio NAME: C, pool bytes in a thousand of swapped bytes, measured in a run with a quarter of
+# app_ratio NAME: C, pool bytes in a thousand of swapped bytes, measured in a run with half of
 # the memory resident and the pool not limited.  The gauges are read while it runs: the largest
 # number of swapped pages counts.
 app_ratio() {
-	local limit=$((N / 4)) pid best=0 pool=0 s p line
+	local limit=$((N / 2)) pid best=0 pool=0 s p line
 	[ $limit -ge $((16 * MIB)) ] || limit=$((16 * MIB))
 	rm -f "$TMP/$1.out"
 	"$RUNTO" -t "$TMO" "$PSWAP" run -m $limit --count=resident -s ram -- sh "$TMP/$1.app" \
