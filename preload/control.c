@@ -184,8 +184,20 @@ static void drop_program(void)
 	}
 }
 
+/* A child of a fork takes descriptors from us when it starts its own engine; its parent may end before
+ * that. */
+static void wait_for_children(void)
+{
+	ps_rwlock_read_lock(&G.ps.freeze);
+	ps_rwlock_read_unlock(&G.ps.freeze);
+	for (int i = 0; i < 5000 && relaxed_load(&G.member->forks_settled) < G.children; i++)
+		sys_sleep_ns(1000000);
+}
+
 static void program_gone(void)
 {
+	if (G.children && G.shm)
+		wait_for_children();
 	if (G.ps.foreign) {
 		drop_program();
 		while (fork_reap_foreign(&G.ps))
@@ -435,6 +447,8 @@ static void quiet_for_fork(struct request *r)
 		sys_close(uffd);
 	while (!atomic_load(&G.fork_done))
 		sys_sleep_ns(20000);
+	if (atomic_load(&G.fork_done) == 1 && !G.fork_foreign)
+		G.children++;
 	stat_inc(ps->stat, forks);
 	ps_rwlock_write_unlock(&ps->freeze);
 	atomic_store(&G.fork_state, 0);
@@ -693,6 +707,8 @@ static int start(bool restart)
 		ret = open_bells();
 	if (ret == 0 && restart)
 		ret = take_store_fds();
+	if (restart && G.parent_member)
+		relaxed_add(&G.parent_member->forks_settled, 1);
 	if (ret == 0 && restart)
 		ret = adopt_reregister();
 	if (ret == 0)

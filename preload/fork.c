@@ -77,7 +77,8 @@ void fork_child_state(void)
 	G.pid = (pid_t)sys_getpid();
 	atomic_store(&G.fork_state, 0);
 	swapped = relaxed_load(&G.member->swapped_pages);
-	before = G.member;
+	before = G.parent_member = G.member;
+	G.children = 0;
 	member_enter();
 	ps->stat = G.member;
 	if (!G.fork_engine) {

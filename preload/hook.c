@@ -657,7 +657,7 @@ void hook_post_fork(long ret)
 
 	if (ret != 0) {
 		if (G.fork_engine) {
-			atomic_store(&G.fork_done, 1);
+			atomic_store(&G.fork_done, ret > 0 ? 1 : 2);
 			spin_while(&G.fork_state, 1);
 		}
 	} else {

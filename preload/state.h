@@ -125,6 +125,8 @@ struct preload {
 	int store_fds[MAX_STORE_FDS]; /* the parent engine's, for the child's to take over */
 	int nr_store_fds[PS_MAX_STORES];
 	pid_t parent_engine;
+	struct ps_member *parent_member;
+	u32 children; /* forks whose child takes descriptors from our engine */
 	int parent_proc_fd;
 	bool fork_foreign;	/* the child cannot have an engine of its own: ours serves it */
 

@@ -47,6 +47,7 @@ struct ps_store_stat {
 struct ps_member {
 	_Atomic u32 pid; /* 0: slot is free */
 	_Atomic u32 state; /* enum ps_member_state */
+	_Atomic u32 forks_settled; /* children that need nothing of this one's engine any more */
 	_Atomic u32 engine_pid, guard_pid; /* processes that share this one's memory */
 	_Atomic u64 starttime; /* field 22 of /proc/PID/stat, to tell pids apart */
 	char comm[16];

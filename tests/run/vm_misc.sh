@@ -5,5 +5,5 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 PRESS=36
-both 64M vm_misc
+both 48M vm_misc
 finish
