@@ -75,22 +75,38 @@ static void on_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64
 
 	/*
 	 * Events are queued after mmap_lock is dropped, so that of another thread which made room at
-	 * `to` may come after this one.  Until it is read nothing can be put in place (EAGAIN), so
-	 * this one can wait for it.
+	 * `to` may come after this one: what we know of `to` goes now, and that event, when it is read,
+	 * must not take what has come there since.
 	 */
 	if (region_overlaps(mm, to, to + len)) {
-		if (events_pending(mm) && mm->nr_late < ARRAY_SIZE(mm->late)) {
-			mm->late[mm->nr_late].from = from;
-			mm->late[mm->nr_late].to = to;
-			mm->late[mm->nr_late++].len = len;
-			return;
-		}
 		zap_range(mm, to, to + len, 0);
 		region_del(mm, to, to + len);
+		if (mm->nr_early < ARRAY_SIZE(mm->early)) {
+			mm->early[mm->nr_early].start = to;
+			mm->early[mm->nr_early++].end = to + len;
+		}
 	}
 	zap_remap(ctx, mm, from, to, len);
 	if (region_add(mm, to, to + len, flags))
 		ps_log("out of memory: a moved mapping at %x is not swapped any more", to);
+}
+
+/* Less what a move that came before has taken already. */
+static void on_unmap(struct ps_mm *mm, u64 start, u64 end)
+{
+	for (u32 i = 0; i < mm->nr_early; i++) {
+		u64 s = mm->early[i].start, e = mm->early[i].end;
+
+		if (e <= start || s >= end)
+			continue;
+		if (start < s)
+			on_unmap(mm, start, s);
+		if (end > e)
+			on_unmap(mm, e, end);
+		return;
+	}
+	zap_range(mm, start, end, 0);
+	region_del(mm, start, end);
 }
 
 static void on_fork(struct ps_mm *mm, int uffd)
@@ -110,8 +126,7 @@ static void handle_event(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd
 		on_remove(mm, msg->arg.remove.start, msg->arg.remove.end);
 		break;
 	case UFFD_EVENT_UNMAP:
-		zap_range(mm, msg->arg.remove.start, msg->arg.remove.end, 0);
-		region_del(mm, msg->arg.remove.start, msg->arg.remove.end);
+		on_unmap(mm, msg->arg.remove.start, msg->arg.remove.end);
 		break;
 	case UFFD_EVENT_REMAP:
 		on_remap(ctx, mm, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
@@ -120,16 +135,8 @@ static void handle_event(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd
 		on_fork(mm, (int)msg->arg.fork.ufd);
 		break;
 	}
-	/* Moves that waited for another event, in their order. */
-	for (u32 n = mm->nr_late; n; n--) {
-		u64 from = mm->late[0].from, to = mm->late[0].to, len = mm->late[0].len;
-
-		if (region_overlaps(mm, to, to + len) && events_pending(mm))
-			break;
-		mm->nr_late--;
-		memmove(&mm->late[0], &mm->late[1], mm->nr_late * sizeof(mm->late[0]));
-		on_remap(ctx, mm, from, to, len);
-	}
+	if (mm->nr_early && !events_pending(mm))
+		mm->nr_early = 0;
 }
 
 /*

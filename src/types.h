@@ -152,9 +152,9 @@ struct ps_mm {
 	struct extent **_Atomic *root; /* [PT_ROOT_SIZE] of leaves [PT_LEAF_SIZE] */
 	struct ps_mm *next; /* foreign ones */
 	struct {
-		u64 from, to, len;
-	} late[16]; /* moves whose target was not free yet by what was read; gate */
-	u32 nr_late;
+		u64 start, end;
+	} early[16]; /* emptied by a move before the UNMAP was read; gate */
+	u32 nr_early;
 	u32 watched;	    /* handlers that wait for it, a bit each */
 };
 

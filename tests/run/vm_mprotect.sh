@@ -6,6 +6,6 @@
 need_pswap
 PRESS=32
 for way in libc syscall asm; do
-	both 32M vm_mprotect $way
+	both 48M vm_mprotect $way
 done
 finish

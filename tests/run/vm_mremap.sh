@@ -6,7 +6,7 @@
 need_pswap
 PRESS=32
 for way in libc syscall asm; do
-	both 32M vm_mremap $way
+	both 40M vm_mremap $way
 done
 both 40M vm_mremap libc huge
 finish
