@@ -244,6 +244,28 @@ static void merged(void)
 	CHECK(munmap(to, 2 * N) == 0);
 }
 
+/* The first half swapped, the second never touched, moved and grown in one call; often, since what
+ * the engine knows of both halves may be of different age. */
+static void merged_often(void)
+{
+	size_t n = 4 * PT_MIB;
+
+	for (int i = 0; i < 20; i++) {
+		char *p = pt_map_huge_aligned(2 * n), *q;
+
+		CHECK(munmap(p + n, n) == 0);
+		pt_fill(p, n, i);
+		pt_evict(p, n);
+		CHECK(mmap(p + n, n, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p + n);
+		q = pt_mremap(way, p, 2 * n, 3 * n, MREMAP_MAYMOVE, NULL);
+		CHECK(q != MAP_FAILED);
+		pt_verify(q, n, i);
+		pt_verify_zero(q + n, 2 * n);
+		CHECK(munmap(q, 3 * n) == 0);
+	}
+}
+
 /* realloc of a large block is mremap inside libc; many steps. */
 static void by_realloc(void)
 {
@@ -317,6 +339,7 @@ int main(int argc, char **argv)
 	RUN(middle);
 	RUN(errors);
 	RUN(merged);
+	RUN(merged_often);
 	RUN(by_realloc);
 	RUN(concurrent);
 	return 0;
