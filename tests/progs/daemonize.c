@@ -41,8 +41,9 @@ int main(int argc, char **argv)
 		umask(0);
 	}
 	closefrom(0);
-	CHECK(open("/dev/null", O_RDWR) == 0 && dup(0) == 1 && dup(0) == 2);
-	/* a failure from here on is seen by the missing result (standard error is gone) */
+	snprintf(tmp, sizeof(tmp), "%s.err", argv[2]); /* what fails from here on is said there */
+	CHECK(open("/dev/null", O_RDWR) == 0 &&
+	      open(tmp, O_WRONLY | O_CREAT | O_TRUNC, 0600) == 1 && dup(1) == 2);
 	while (kill(first, 0) == 0)
 		usleep(1000);
 	usleep(300000); /* `pswap run` has returned */

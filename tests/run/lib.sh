@@ -176,6 +176,7 @@ both_() {
 	rc=$?
 	if [ $rc != "${WANT:-0}" ]; then
 		tail -80 "$TMP/pswap.err"
+		[ -n "${RESULT:-}" ] && cat "$RESULT.err" 2>/dev/null
 		fail "$WHAT: under pswap run -m $limit ${OPTS:-}: status $rc, natively ${WANT:-0}"
 	fi
 	if ! cmp -s "$TMP/native.out" "$TMP/pswap.out"; then
