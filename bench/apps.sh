@@ -12,7 +12,8 @@
 #                                          zram's own pool is not charged to a cgroup)
 #     pswap -m L --count=resident -s ram   against a cgroup of L                     (equal resident)
 # zram is tried with 4 KiB pages and with 64 KiB mTHP folios and the better time counts; --4k tries
-# only the first.  Medians of N rounds (default 1).
+# only the first.  Medians of N rounds (default 1).  oom: the kernel killed the program for lack of memory
+# in its group, swap or not.
 #
 # Needs root, zram and a memory cgroup (version 1), else only the native and pswap columns.  What is set
 # (device, swap, folio size, group) is set back at the end, on a failure, and on a signal; only
@@ -96,6 +97,7 @@ in_group() {
 	GROUP=$CG/pswap-bench-apps-$$
 	mkdir "$GROUP" && echo "$bytes" >"$GROUP/memory.limit_in_bytes" || fail "cgroup"
 	timed sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$GROUP" "$@"
+	OOM=$(awk '$1 == "oom_kill" { print $2 }' "$GROUP/memory.oom_control" 2>/dev/null)
 	for _ in $(seq 100); do rmdir "$GROUP" 2>/dev/null && break; sleep 0.1; done
 	GROUP=
 	swapoff "$DEV" || fail "swapoff"
@@ -114,8 +116,12 @@ rounds() {
 		rm -f "$TMP/$app.out"
 		"$@"
 		if [ "$RC" != 0 ] || [ "$(app_hash "$app")" != "$HASH" ]; then
-			echo "    $app: $1: status $RC, output $([ "$(app_hash "$app")" = "$HASH" ] && echo right || echo WRONG)" >&2
 			MED=-
+			if [ "$1" = in_group ] && [ "${OOM:-0}" -gt 0 ]; then
+				MED=oom # killed by the kernel although there is swap
+			else
+				echo "    $app: $1: status $RC, output $([ "$(app_hash "$app")" = "$HASH" ] && echo right || echo wrong)" >&2
+			fi
 			return 0
 		fi
 		list="$list $SECS"
@@ -130,19 +136,21 @@ zram_best() {
 	if [ -z "$ONLY4K" ] && [ -n "$FOLIO_WAS" ]; then
 		rounds in_group "$bytes" always sh "$TMP/$app.app"
 		b=$MED
-		[ "$a" = - ] && a=$b
-		[ "$b" != - ] && a=$(printf '%s\n%s\n' "$a" "$b" | sort -n | head -1)
+		case $a in
+		- | oom) a=$b ;;
+		*) case $b in - | oom) ;; *) a=$(printf '%s\n%s\n' "$a" "$b" | sort -n | head -1) ;; esac ;;
+		esac
 	fi
 	MED=$a
 }
 
 ratio() {
-	[ "$1" = - ] || [ "$2" = - ] && { echo -; return; }
+	case "$1$2" in *[a-z-]*) echo -; return ;; esac
 	awk "BEGIN{printf \"%.2f\", $1 / $2}"
 }
 
 peer_up || { echo "no zram peer: $ZRAM_WHY"; restore; }
-[ -n "$ZRAM" ] && echo "zram: $DEV, $ALGORITHM; folios ${FOLIO_WAS:+4 KiB and 64 KiB, the better}${FOLIO_WAS:-4 KiB}" | sed 's/better[a-z]*$/better/'
+[ -n "$ZRAM" ] && echo "zram: $DEV, $ALGORITHM, $([ -z "$ONLY4K" ] && [ -n "$FOLIO_WAS" ] && echo "the better of 4 KiB and 64 KiB folios" || echo "4 KiB pages")"
 printf '%-8s %7s %5s %7s | %7s | %7s %7s %6s | %7s %7s %6s\n' program "N MiB" c "L MiB" native \
 	"pswap" "zram" ratio "p.resid" "zram" ratio
 rows=
@@ -170,7 +178,7 @@ for app in $APPS; do
 		zresid=$MED
 	fi
 	printf '%-8s %7d %5s %7d | %7s | %7s %7s %6s | %7s %7s %6s\n' "$app" "$(mib "$N")" \
-		"0.$(printf %03d $C)" "$(mib $LIMIT)" "$native" "$total" "$ztotal" \
+		"$(thousandths $C)" "$(mib $LIMIT)" "$native" "$total" "$ztotal" \
 		"$(ratio "$ztotal" "$total")" "$resid" "$zresid" "$(ratio "$zresid" "$resid")"
 	rows="$rows$app $N $C $LIMIT ${pool:-0} $native $total $ztotal $resid $zresid
 "
@@ -178,7 +186,7 @@ done
 echo "seconds; ratio: zram's time divided by ours, over 1: pswap is faster"
 if [ -n "$JSON" ]; then
 	printf '%s' "$rows" | jq -Rn --arg why "$ZRAM_WHY" --argjson rounds "$ROUNDS" '
-		def num: if . == "-" then null else tonumber end;
+		def num: if . == "-" or . == "oom" then null else tonumber end;
 		{ bench: "apps", unit: "seconds", rounds: $rounds,
 		  zram_why: (if $why == "" then null else $why end),
 		  rows: [ inputs | select(length > 0) | split(" ") |

@@ -33,7 +33,7 @@ one() {
 	check_stats "$TMP/stats.json" $LIMIT $((N > LIMIT + 8 * MIB ? 1000 : 0))
 	out=$(j "$TMP/stats.json" pages_out)
 	peak=$(j "$TMP/stats.json" peak_footprint_bytes)
-	echo "ok: $app: native $secs s, $(mib "$N") MiB; c 0.$(printf %03d $C); -m $(mib $LIMIT) MiB:" \
+	echo "ok: $app: native $secs s, $(mib "$N") MiB; c $(thousandths $C); -m $(mib $LIMIT) MiB:" \
 		"$SECS s, peak $(mib "$peak") MiB, max RSS $(mib "$RSS") MiB, pages_out $out"
 }
 for app in $APPS; do

@@ -132,10 +132,12 @@ app_ratio() {
 		s=$(pgrep -P $pid | head -1)
 		if [ -n "$s" ]; then
 			line=$("$PSWAP" stat "$(pgrep -P "$s" | tail -1)" --json 2>/dev/null |
-				jq -r '"\(.swapped_pages) \(.pool_bytes)"' 2>/dev/null)
+				jq -r '"\(.swapped_pages) \(.pool_bytes) \(.resident_bytes)"' 2>/dev/null)
 			p=${line%% *}
 			if [ -n "$p" ] && [ "$p" != null ] && [ "$p" -gt $best ] 2>/dev/null; then
-				best=$p pool=${line##* }
+				best=$p resident=${line##* }
+				line=${line% *}
+				pool=${line#* }
 			fi
 		fi
 		sleep 0.1
@@ -145,11 +147,15 @@ app_ratio() {
 	[ $RC = 0 ] || { tail -30 "$TMP/app.log"; fail "$1: --count=resident -m $limit: status $RC"; }
 	[ "$(app_hash "$1")" = "$HASH" ] || fail "$1: --count=resident -m $limit: output differs"
 	if [ $best -gt 0 ]; then
-		C=$((pool * 1000 / (best * 4096)))
+		C=$((pool * 1000 / (best * 4096 + resident / 2)))
 	else
 		C=500
 		echo "    $1: no pool ratio measured, 0.5 assumed"
 	fi
+}
+
+thousandths() {
+	printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000))
 }
 
 # app_limit: LIMIT, the larger of N / 4 and (c + 0.15) N, at least 16 MiB
