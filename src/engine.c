@@ -154,7 +154,7 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 	ps->mm.ps = ps;
 	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
 	relaxed_store(&ps->limit_now, ps->cfg.limit);
-	relaxed_store(&ps->density, 1024);
+	relaxed_store(&ps->density, 512);
 	ps->cfg.nr_handlers = MIN(MAX(ps->cfg.nr_handlers, 1U), PS_MAX_HANDLERS);
 	ps->cfg.nr_workers = MIN(MAX(ps->cfg.nr_workers, 1U), PS_MAX_WORKERS);
 	err = engine_open_fds(ps);

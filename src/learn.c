@@ -3,8 +3,10 @@
 #include "learn.h"
 #include "pagetable.h"
 
-#define BLOCK_DENSE_HITS 3   /* single faults in a block that prove it dense */
-#define EXTENT_DENSE_BLOCKS 6 /* dense blocks that prove an extent dense */
+#define CLOSE 32	     /* ticks between two faults that belong together */
+#define CLOSE_BLOCKS 128     /* ticks between two blocks that do */
+#define GROUP_PAGES 4U	     /* what the first close fault brings */
+#define EXTENT_DENSE_RUN 6   /* blocks in a row that prove an extent dense */
 #define SEQ_SEEN 32	     /* a window that grew this far was a walk, even if it was cut short */
 #define SEQ_DENSE_WINDOW 64  /* a sequential window of this many pages proves it too */
 #define DENSITY_ONE 1024
@@ -18,125 +20,167 @@ static u32 next_random(struct ps_ctx *ctx)
 	return ctx->rng;
 }
 
-static void density_note(struct pswap *ps, bool dense)
+static void density_note(struct pswap *ps, u32 outcome)
 {
 	u32 d = relaxed_load(&ps->density);
 
-	d = dense ? d + (DENSITY_ONE - d) / DENSITY_WEIGHT : d - d / DENSITY_WEIGHT;
-	relaxed_store(&ps->density, d);
+	relaxed_store(&ps->density, d - d / DENSITY_WEIGHT + outcome / DENSITY_WEIGHT);
 }
 
 static void prove_dense(struct extent *e)
 {
-	if (e->proven != LEARN_DENSE) {
-		if (e->proven == LEARN_PROBING || e->proven == LEARN_UNKNOWN)
-			density_note(e->mm->ps, true);
-		e->proven = LEARN_DENSE;
-	}
+	if (e->proven != LEARN_DENSE)
+		density_note(e->mm->ps, DENSITY_ONE);
+	e->proven = LEARN_DENSE;
 	e->order = 9;
 }
 
-/* The order at which a stay of e begins, when nothing has been seen in this stay yet. */
+/* The order at which a stay of e begins. */
 static unsigned start_order(struct ps_ctx *ctx, struct extent *e)
 {
 	u32 d = relaxed_load(&ctx->ps->density);
+	struct extent *prev;
 
 	switch (e->proven) {
 	case LEARN_DENSE:
-		return e->order;
+		return 9;
+	case LEARN_BLOCKS:
+		return 4;
 	case LEARN_SCATTERED:
 	case LEARN_PROBING:
 		return 0;
 	}
-	/* Unknown: a sequential walk inherits from the extent before, else what is usual here. */
-	{
-		struct extent *prev = pt_find(e->mm, e->addr - 1);
-
-		if (prev && prev->proven == LEARN_DENSE)
-			return 9;
-	}
-	if (d > DENSITY_ONE * 3 / 4 && next_random(ctx) % 8)
+	/* Unknown: a walk inherits from the extent before, else what is usual here. */
+	prev = pt_find(e->mm, e->addr - 1);
+	if (prev && prev->proven == LEARN_DENSE)
+		return 9;
+	if (d > DENSITY_ONE * 7 / 8 && next_random(ctx) % 8)
 		return 9;
 	e->proven = LEARN_PROBING;
 	return 0;
 }
 
+static void whole(unsigned *start, unsigned *end)
+{
+	*start = 0;
+	*end = PTRS_PER_PMD;
+}
+
+/* A block came into use as a whole. True when the extent has had enough of them in a row. */
+static bool run_is_dense(struct extent *e, u16 now)
+{
+	if ((u16)(now - e->run_tick) > CLOSE_BLOCKS)
+		e->run = 0;
+	e->run_tick = now;
+	return ++e->run >= EXTENT_DENSE_RUN;
+}
+
+/* Page by page: what the faults of one block say. */
+static void window_of_block(struct extent *e, unsigned i, bool seen, u16 now, unsigned *start,
+			    unsigned *end)
+{
+	unsigned b = i / BLOCK_PAGES;
+	u32 bit = 1U << b;
+
+	e->close[b] = seen && (u16)(now - e->tick[b]) <= CLOSE ? MIN(e->close[b] + 1, 2) : 0;
+	if (e->close[b] == 1) {
+		*start = ALIGN_DOWN(i, GROUP_PAGES);
+		*end = *start + GROUP_PAGES;
+	} else if (e->close[b] == 2) {
+		*start = b * BLOCK_PAGES;
+		*end = *start + BLOCK_PAGES;
+		if (!(e->dense & bit) && run_is_dense(e, now)) {
+			prove_dense(e);
+			whole(start, end);
+		}
+		e->dense |= bit;
+	}
+}
+
 void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, unsigned *start,
 		  unsigned *end)
 {
+	u16 now = (u16)relaxed_add(&ctx->ps->fault_clock, 1);
 	unsigned b = i / BLOCK_PAGES;
+	bool seen = e->touched >> b & 1;
 
-	if (e->hits == 0)
+	if (e->hits == 0) {
 		e->order = start_order(ctx, e);
+		e->probe_block = next_random(ctx) % EXTENT_BLOCKS;
+	}
 	e->hits += e->hits < UINT16_MAX;
+	e->touched |= 1U << b;
 	*start = i;
 	*end = i + 1;
 	if (flags & REGION_RANDOM)
 		return;
 	if ((flags & REGION_SEQ) || e->order == 9) {
-		*start = 0;
-		*end = PTRS_PER_PMD;
+		whole(start, end);
 		return;
 	}
-	if (i == e->next_page && e->window) {
+	if (e->window && i == e->next_page && (u16)(now - e->last_tick) <= CLOSE) {
 		/* In order: double the window. */
-		unsigned w = MIN(e->window * 2U, PTRS_PER_PMD);
-
-		*end = MIN(i + w, PTRS_PER_PMD);
-		if (w >= SEQ_DENSE_WINDOW) {
+		*end = MIN(i + MIN(e->window * 2U, PTRS_PER_PMD), PTRS_PER_PMD);
+		if (*end - i >= SEQ_DENSE_WINDOW) {
 			prove_dense(e);
-			*start = 0;
-			*end = PTRS_PER_PMD;
+			whole(start, end);
 		}
-	} else if (++e->block_hits[b] >= BLOCK_DENSE_HITS) {
+	} else if (e->order == 4 && b != e->probe_block) {
 		*start = b * BLOCK_PAGES;
 		*end = *start + BLOCK_PAGES;
-		if (e->block_hits[b] == BLOCK_DENSE_HITS && ++e->dense_blocks >= EXTENT_DENSE_BLOCKS) {
+		if (!seen && run_is_dense(e, now)) {
 			prove_dense(e);
-			*start = 0;
-			*end = PTRS_PER_PMD;
+			whole(start, end);
 		}
+	} else {
+		window_of_block(e, i, seen, now, start, end);
 	}
+	e->tick[b] = e->last_tick = now;
 	e->window = *end - i;
 	e->next_page = *end;
 }
 
-/* Most of the blocks that were asked for at all proved dense. */
-static bool mostly_dense(struct extent *e)
+/* The order that a stay which began at order 0 speaks for. */
+static void judge_pages(struct extent *e)
 {
-	unsigned touched = 0;
+	unsigned touched = __builtin_popcount(e->touched), dense = __builtin_popcount(e->dense);
 
-	for (unsigned b = 0; b < EXTENT_BLOCKS; b++)
-		touched += e->block_hits[b] != 0;
-	return e->dense_blocks >= 3 && e->dense_blocks * 3U > touched * 2U;
+	if (e->window >= SEQ_SEEN) {
+		prove_dense(e); /* taken out in the middle of a walk */
+	} else if (dense * 2 >= touched) {
+		e->proven = LEARN_BLOCKS;
+		density_note(e->mm->ps, DENSITY_ONE / 2);
+	} else {
+		if (e->proven != LEARN_SCATTERED)
+			density_note(e->mm->ps, 0);
+		e->proven = LEARN_SCATTERED;
+	}
 }
 
 void learn_out(struct ps_ctx *ctx, struct extent *e)
 {
-	struct pswap *ps = ctx->ps;
-	u32 d = relaxed_load(&ps->density);
+	u32 d = relaxed_load(&ctx->ps->density), probe = 1U << e->probe_block;
 
-	if (e->proven == LEARN_PROBING && e->hits && (e->window >= SEQ_SEEN || mostly_dense(e))) {
-		/* Taken out in the middle of a walk. */
-		prove_dense(e);
-	} else if (e->proven == LEARN_PROBING && e->hits) {
-		/* The probe did not become dense. */
-		density_note(ps, false);
-		e->proven = LEARN_SCATTERED;
-		e->order = 0;
-	} else if (e->proven == LEARN_DENSE) {
-		/* Probe a dense one again: one in 32 stays, up to every second when probes fail. */
+	if (e->hits && e->proven == LEARN_DENSE) {
+		/* Probe again: one in 32 stays, up to every second when probes fail. */
 		unsigned every = d > DENSITY_ONE * 7 / 8 ? 32 : d > DENSITY_ONE / 2 ? 4 : 1;
 
-		if (e->hits && next_random(ctx) % every == 0)
+		if (next_random(ctx) % every == 0)
 			e->proven = LEARN_PROBING;
+	} else if (e->hits && e->order == 4) {
+		if ((e->touched & probe) && !(e->dense & probe)) {
+			e->proven = LEARN_SCATTERED;
+			density_note(ctx->ps, 0);
+		}
+	} else if (e->hits && e->order == 0) {
+		judge_pages(e);
 	}
 	e->hits = 0;
-	e->window = 0;
-	e->next_page = 0;
-	e->dense_blocks = 0;
+	e->window = e->next_page = 0;
+	e->run = 0;
+	e->touched = e->dense = 0;
 	e->full = false;
-	memset(e->block_hits, 0, sizeof(e->block_hits));
+	memset(e->close, 0, sizeof(e->close));
 }
 
 /*

@@ -3,23 +3,32 @@
  * learn.h - how much to map around a fault.
  *
  * Mapping more wins by 2x to 3x where access is dense and loses by 8x where it is scattered
- * (FACTS), so it is learned for each extent.  The evidence is what is asked for, one page at a time:
- *  - an extent starts a stay in memory at its learned order (0: single pages, 4: 64 KiB, 9: all);
- *  - at order 0 faults are counted for each 64 KiB block: the third makes the block dense and the
- *    rest of it is mapped; enough dense blocks make the extent dense and all of it is mapped.
- *    Faults that follow each other double the window instead;
- *  - a stay that began at order 0 is therefore an unbiased probe.  When the extent leaves memory, its
- *    probe's outcome becomes its order, and moves the engine-wide density, from which extents that
- *    were never probed take their order;
- *  - extents with a learned order above 0 are probed again now and then, more often while probes
- *    elsewhere fail.
+ * (FACTS), so it is learned for each extent.  Dense means near in space *and* in time: after long
+ * enough a scattered program has asked for most pages of a block too, but thousands of faults apart.
+ * So the engine has a clock that ticks with each fault, and the evidence is how many ticks lie
+ * between faults of one 64 KiB block, asked for one page at a time:
+ *
+ *  - an extent begins a stay in memory at its learned order: 0 (single pages), 4 (64 KiB), 9 (all);
+ *  - order 0: a fault close to the one before in its block brings 4 pages, the next the block, which
+ *    then is proven dense; enough blocks in a row prove the extent dense and all of it is mapped.
+ *    Faults that follow each other in space double the window instead;
+ *  - order 4: blocks come whole, but for one block of each stay, drawn at random, which is a probe
+ *    and treated as at order 0.  Blocks asked for close to each other prove the extent dense;
+ *  - order 9: the whole extent, but one stay in 32 is a probe that begins at order 0; in more of
+ *    them while probes elsewhere fail;
+ *  - when the extent leaves memory, what was seen becomes its order: falling is at once, because
+ *    an order too high costs 16 or 512 pages a fault, one too low costs two faults a block.  The
+ *    outcome also moves an engine-wide density, from which extents that were never probed take
+ *    their order; a walk from one extent into the next inherits it.
+ *
+ * Figures: docs/decisions/006-fault-around.md.
  */
 #ifndef PS_LEARN_H
 #define PS_LEARN_H
 
 #include "types.h"
 
-enum learn_proof { LEARN_UNKNOWN, LEARN_PROBING, LEARN_DENSE, LEARN_SCATTERED };
+enum learn_proof { LEARN_UNKNOWN, LEARN_PROBING, LEARN_DENSE, LEARN_BLOCKS, LEARN_SCATTERED };
 
 /* The window [*start, *end) of pages to bring in for a fault at page i of e. e->io held. */
 void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 region_flags,

@@ -107,15 +107,21 @@ struct extent {
 	struct extent *prev, *next; /* lru.lock */
 
 	/* Fault-around (learn.c); extent.io, read without it as a hint. */
-	u8 order;	  /* learned: 0, 4 or 9 */
+	u8 order;	  /* of this stay: 0, 4 or 9 */
 	u8 proven;	  /* enum learn_proof */
 	u8 fill;	  /* first touches: order of the next fill */
 	bool full;	  /* filled or read back as a whole since it was last out */
+	u8 probe_block;	  /* order 4: the block whose pages come one at a time */
+	u8 run;		  /* blocks that were asked for, or proved dense, close to each other */
 	u16 hits;	  /* faults served in this stay */
 	u16 next_page;	  /* page after the last window: a fault there is sequential */
 	u16 window;	  /* pages of the last window */
-	u8 dense_blocks;  /* blocks proven dense in this stay */
-	u8 block_hits[EXTENT_BLOCKS]; /* single-page faults in this stay */
+	u16 last_tick;	  /* engine's fault clock when the extent was last asked for */
+	u16 run_tick;	  /* ... when run last changed */
+	u32 touched;	  /* blocks asked for in this stay, a bit each */
+	u32 dense;	  /* blocks that proved dense in this stay */
+	u8 close[EXTENT_BLOCKS];  /* faults in a row that came close to the one before in the block */
+	u16 tick[EXTENT_BLOCKS];  /* fault clock at the block's last fault */
 	u64 quiet_until;  /* ns: not to be taken out before (a DONTNEED may be under way) */
 };
 
@@ -276,6 +282,7 @@ struct pswap {
 
 	/* learning (learn.c) */
 	_Atomic u32 density; /* 0 .. 1024: how often probes were dense lately */
+	_Atomic u32 fault_clock; /* faults that were asked for a window */
 
 	/* threads */
 	_Atomic u32 stop;
