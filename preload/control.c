@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "event.h"
 #include "fault.h"
+#include "handoff.h"
 #include "log.h"
 #include "region.h"
 #include "pagetable.h"
@@ -20,6 +21,7 @@
 #include "store_file.h"
 #include "zap.h"
 
+#define UNBIND_NS 50000000ULL /* no binding so soon after a call that could hand it on */
 #define CHECK_NS 200000000LL  /* how often to see whether the program still is the same */
 #define BELL_POLL_NS 50000000LL /* an exec is noticed so late at the most */
 #define ABANDONED_NS 10000000000ULL
@@ -198,6 +200,7 @@ static void program_gone(void)
 {
 	if (G.children && G.shm)
 		wait_for_children();
+	handoff_end(&G.ps, 0);
 	if (G.ps.foreign) {
 		drop_program();
 		while (fork_reap_foreign(&G.ps))
@@ -414,6 +417,7 @@ static void quiet_for_fork(struct request *r)
 	struct ps_ctx *ctx = control_ctx();
 	int uffd = -1, nr = 0;
 
+	handoff_end(ps, UNBIND_NS);
 	ps_rwlock_write_lock(&ps->freeze);
 	for (unsigned i = 0; i < ps->nr_stores; i++) {
 		struct store *st = ps->stores[i];
@@ -485,6 +489,9 @@ static void serve_request(struct request *r)
 		break;
 	case REQ_LOCK_ALL:
 		ret = lock_all((int)r->c);
+		break;
+	case REQ_UNBIND:
+		handoff_end(ps, UNBIND_NS);
 		break;
 	case REQ_NONE:
 	case REQ_FORK:
@@ -635,6 +642,7 @@ static int open_engine(void)
 	}
 	ps->cfg.uffd_want = UFFD_WANT_EVENTS | UFFD_WANT_FORK;
 	ps->cfg.foreign_program = true;
+	ps->cfg.handoff = true;
 	ps->stat = G.member;
 	ps->shm = G.shm;
 	ps->foreign_fork = fork_foreign;

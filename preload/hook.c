@@ -604,6 +604,13 @@ static int on_fork(void)
 	return HOOK_FORK;
 }
 
+/* The call could show, or hand on, that this thread shares a CPU with a handler (handoff.c). */
+static void unbind(void)
+{
+	if (relaxed_load(&G.ps.handoff.bound))
+		ask(REQ_UNBIND, 0, 0, 0, 0);
+}
+
 int hook_pre(long nr, const long a[6], int site)
 {
 	const struct clone_args *ca;
@@ -615,6 +622,7 @@ int hook_pre(long nr, const long a[6], int site)
 	case SYS_clone:
 		if (!(a[0] & CLONE_VM))
 			return on_fork();
+		unbind();
 		on_thread(a[0], a[4], a[3]);
 		break;
 	case SYS_clone3:
@@ -623,15 +631,22 @@ int hook_pre(long nr, const long a[6], int site)
 			break;
 		if (!(ca->flags & CLONE_VM))
 			return on_fork();
+		unbind();
 		on_thread(ca->flags, ca->tls, ca->child_tid);
 		break;
 	case SYS_fork:
 		return on_fork();
+	case SYS_vfork:
+	case SYS_sched_getaffinity:
+	case SYS_sched_setaffinity:
+		unbind();
+		break;
 	case SYS_exit:
 		on_exit_thread();
 		break;
 	case SYS_execve:
 	case SYS_execveat:
+		unbind();
 		atomic_store(&G.exec_seen, 1);
 		break;
 	case SYS_prctl:

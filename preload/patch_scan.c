@@ -39,6 +39,8 @@ const u8 patch_kind[PATCH_NR_MAX] = {
 	[SYS_seccomp] = PRE,
 	[SYS_futex] = PRE,
 	[SYS_userfaultfd] = PRE,
+	[SYS_sched_setaffinity] = PRE,
+	[SYS_sched_getaffinity] = PRE,
 };
 #undef VM
 #undef PRE
@@ -62,6 +64,7 @@ static const struct {
 };
 
 #define JUMP_LEN PATCH_JUMP_LEN
+#define NO_REG 16
 #define WINDOW_MAX PATCH_WINDOW_MAX
 
 /* `mov $imm32, %reg` (of the first eight) with a number of interest. */
@@ -81,6 +84,13 @@ unsigned patch_argument_insn(const u8 *p, unsigned *reg)
 
 	*reg = (modrm & 7) | (rex & 1) << 3;
 	switch (op) {
+	case 0x0f: /* cmovcc r/m, r */
+		modrm = p[pre + 2];
+		*reg = (modrm >> 3 & 7) | (rex & 4) << 1;
+		return (p[pre + 1] & 0xf0) == 0x40 && modrm >> 6 == 3 ? pre + 3 : 0;
+	case 0x39: /* cmp r, r/m: changes none */
+		*reg = NO_REG;
+		return mod == 3 ? pre + 2 : 0;
 	case 0x31: /* xor r, r/m */
 	case 0x89: /* mov r, r/m */
 		return mod == 3 ? pre + 2 : 0;
@@ -213,6 +223,12 @@ static bool branch_inside(const struct patch_object *o, const struct patch_site 
 	return false;
 }
 
+/* Calls whose hooks make pswap invisible, not right. */
+static bool can_do_without(u16 nr)
+{
+	return nr == SYS_sched_setaffinity || nr == SYS_sched_getaffinity;
+}
+
 const char *patch_scan(struct patch_object *o)
 {
 	const u8 *p = o->text + 1, *last = NULL;
@@ -228,9 +244,10 @@ const char *patch_scan(struct patch_object *o)
 		if (match_site(o->text, p - 1, o->end, s)) {
 			if (last && s->win < last)
 				return "two call sites overlap";
-			if (branch_inside(o, s))
+			if (!branch_inside(o, s))
+				o->nr_sites++;
+			else if (!can_do_without(s->nr))
 				return "a branch leads into a call site";
-			o->nr_sites++;
 		}
 		last = p + 1;
 	}

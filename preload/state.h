@@ -48,6 +48,7 @@ enum request_op {
 	REQ_FORK,     /* everything quiet, until fork_done */
 	REQ_OWN_UFFD, /* the program uses userfaultfd itself */
 	REQ_THREADS,  /* how many threads the program has */
+	REQ_UNBIND,   /* what follows must not see a thread bound to one CPU (handoff.c) */
 	REQ_LOCK_ALL, /* c: mlockall (1) or munlockall (0) */
 };
 

@@ -25,6 +25,10 @@ void engine_tune(struct pswap *ps, const char *(*getval)(const char *name))
 		ps->cfg.uffd_want |= UFFD_NO_POISON;
 	if ((v = getval("PSWAP_NO_THP")) && *v == '1')
 		ps->cfg.no_thp = true;
+	if ((v = getval("PSWAP_NO_HANDOFF")) && *v == '1')
+		ps->cfg.handoff = false;
+	if ((v = getval("PSWAP_AROUND")) && (*v == '0' || *v == '4' || *v == '9'))
+		ps->cfg.around = 1 + (unsigned)(*v - '0');
 	if ((v = getval("PSWAP_FREE")) && strcmp(v, "entry") == 0)
 		ps->swap.free_mode = SWAP_FREE_ENTRY;
 }

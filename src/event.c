@@ -16,6 +16,7 @@
 #include "event.h"
 #include "arena.h"
 #include "fault.h"
+#include "handoff.h"
 #include "log.h"
 #include "lru.h"
 #include "pagetable.h"
@@ -171,6 +172,8 @@ static void serve(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd_msg *m
 	bool wp = msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP;
 	bool known;
 
+	if (mm == &ctx->ps->mm)
+		handoff_note(ctx, (pid_t)msg->arg.pagefault.feat.ptid);
 	ps_rwlock_read_lock(&mm->gate);
 	known = region_find(mm, addr) != NULL;
 	ps_rwlock_read_unlock(&mm->gate);
@@ -263,6 +266,18 @@ static void watch(int epfd, struct ps_mm *mm)
 	sys_call4(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, mm->uffd, &ev);
 }
 
+/* Ours to read from, or another handler's for now. */
+static bool watch_main(struct ps_ctx *ctx, int epfd, bool watching)
+{
+	struct ps_mm *mm = &ctx->ps->mm;
+
+	if (handoff_elsewhere(ctx) && watching)
+		sys_call4(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, mm->uffd, NULL);
+	else if (!handoff_elsewhere(ctx) && !watching)
+		watch(epfd, mm);
+	return !handoff_elsewhere(ctx);
+}
+
 /* The children that only we serve; the list does not lose members while freeze is held. */
 static bool foreign_steps(struct ps_ctx *ctx, int epfd)
 {
@@ -288,21 +303,24 @@ void event_handler(struct ps_ctx *ctx)
 	u64 last = 0;
 
 	struct epoll_event kick = { .events = EPOLLIN | EPOLLET };
+	bool watching = false;
 
-	watch(epfd, &ps->mm);
+	relaxed_store(&ctx->tid, (s32)sys_gettid());
 	sys_call4(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, ps->kick_fd, &kick);
 	while (!relaxed_load(&ps->stop)) {
 		struct epoll_event ev;
 		bool did = false;
 
-		did = event_step(ctx, &ps->mm);
+		watching = watch_main(ctx, epfd, watching);
+		if (watching)
+			did = event_step(ctx, &ps->mm);
 		if (unlikely(__atomic_load_n(&ps->foreign, __ATOMIC_ACQUIRE)))
 			did |= foreign_steps(ctx, epfd);
 		if (did) {
 			last = ps_now_ns();
 			continue;
 		}
-		if (ps_now_ns() - last < SPIN_NS) {
+		if (!handoff_active(ps) && ps_now_ns() - last < SPIN_NS) {
 			cpu_relax();
 			continue;
 		}

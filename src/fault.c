@@ -518,14 +518,25 @@ static int serve(struct ps_ctx *ctx, struct ps_mm *mm, struct extent *e, unsigne
 	return RETRY;
 }
 
-/* How much the next fault may add: what throttling must leave room for. */
-static s64 worst_window(struct extent *e)
+/* How much a fault at page i may add: what throttling must leave room for. Looks without e->io. */
+static s64 worst_window(struct extent *e, unsigned i)
 {
-	if (e->mm->ps->cfg.no_thp)
-		return (s64)(PS_BUF_PAGES * PAGE_SIZE);
-	if (e->proven == LEARN_DENSE || e->fill == 0)
-		return (s64)PMD_SIZE;
-	return (s64)(PS_BUF_PAGES * PAGE_SIZE);
+	struct pswap *ps = e->mm->ps;
+	bool whole;
+
+	ps_mutex_lock(&e->lock);
+	switch (pte_kind(pte_get(e, i))) {
+	case PTE_NONE:
+		whole = e->fill == 0;
+		break;
+	case PTE_SWAP:
+		whole = learn_may_map_all(e);
+		break;
+	default:
+		whole = false;
+	}
+	ps_mutex_unlock(&e->lock);
+	return whole && !ps->cfg.no_thp ? (s64)PMD_SIZE : (s64)(PS_BUF_PAGES * PAGE_SIZE);
 }
 
 bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
@@ -544,7 +555,7 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 		return true;
 	}
 	relaxed_store(&ps->pending_events, 0);
-	window = wp ? 0 : worst_window(e);
+	window = wp ? 0 : worst_window(e, pt_index(addr));
 	if (window)
 		reclaim_throttle(ctx, window);
 	ps_mutex_lock(&e->io);

@@ -3,14 +3,14 @@
 #include "learn.h"
 #include "pagetable.h"
 
-#define CLOSE 32	     /* ticks between two faults that belong together */
-#define CLOSE_BLOCKS 128     /* ticks between two blocks that do */
-#define GROUP_PAGES 4U	     /* what the first close fault brings */
+#define CLOSE 16	     /* ticks between two faults that belong together */
+#define DENSE_FAULTS 6	     /* close faults in a row that prove a block dense */
 #define EXTENT_DENSE_RUN 6   /* blocks in a row that prove an extent dense */
 #define SEQ_SEEN 32	     /* a window that grew this far was a walk, even if it was cut short */
 #define SEQ_DENSE_WINDOW 64  /* a sequential window of this many pages proves it too */
 #define DENSITY_ONE 1024
-#define DENSITY_WEIGHT 16 /* a probe moves the average by a sixteenth */
+#define DENSITY_RISE 16 /* a probe that was dense moves the average by a sixteenth, */
+#define DENSITY_FALL 4	/* one that was not by a quarter */
 
 static u32 next_random(struct ps_ctx *ctx)
 {
@@ -24,7 +24,11 @@ static void density_note(struct pswap *ps, u32 outcome)
 {
 	u32 d = relaxed_load(&ps->density);
 
-	relaxed_store(&ps->density, d - d / DENSITY_WEIGHT + outcome / DENSITY_WEIGHT);
+	if (outcome > d)
+		d += (outcome - d) / DENSITY_RISE;
+	else
+		d -= (d - outcome) / DENSITY_FALL;
+	relaxed_store(&ps->density, d);
 }
 
 static void prove_dense(struct extent *e)
@@ -60,6 +64,11 @@ static unsigned start_order(struct ps_ctx *ctx, struct extent *e)
 	return 0;
 }
 
+bool learn_may_map_all(struct extent *e)
+{
+	return e->proven == LEARN_DENSE || e->proven == LEARN_UNKNOWN || e->order == 9;
+}
+
 static void whole(unsigned *start, unsigned *end)
 {
 	*start = 0;
@@ -69,7 +78,7 @@ static void whole(unsigned *start, unsigned *end)
 /* A block came into use as a whole. True when the extent has had enough of them in a row. */
 static bool run_is_dense(struct extent *e, u16 now)
 {
-	if ((u16)(now - e->run_tick) > CLOSE_BLOCKS)
+	if ((u16)(now - e->run_tick) > CLOSE)
 		e->run = 0;
 	e->run_tick = now;
 	return ++e->run >= EXTENT_DENSE_RUN;
@@ -82,11 +91,8 @@ static void window_of_block(struct extent *e, unsigned i, bool seen, u16 now, un
 	unsigned b = i / BLOCK_PAGES;
 	u32 bit = 1U << b;
 
-	e->close[b] = seen && (u16)(now - e->tick[b]) <= CLOSE ? MIN(e->close[b] + 1, 2) : 0;
-	if (e->close[b] == 1) {
-		*start = ALIGN_DOWN(i, GROUP_PAGES);
-		*end = *start + GROUP_PAGES;
-	} else if (e->close[b] == 2) {
+	e->close[b] = seen && (u16)(now - e->tick[b]) <= CLOSE ? MIN(e->close[b] + 1, DENSE_FAULTS) : 0;
+	if (e->close[b] == DENSE_FAULTS) {
 		*start = b * BLOCK_PAGES;
 		*end = *start + BLOCK_PAGES;
 		if (!(e->dense & bit) && run_is_dense(e, now)) {
@@ -112,9 +118,14 @@ void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, u
 	e->touched |= 1U << b;
 	*start = i;
 	*end = i + 1;
-	if (flags & REGION_RANDOM)
+	if ((flags & REGION_RANDOM) || ctx->ps->cfg.around == 1 + 0)
 		return;
-	if ((flags & REGION_SEQ) || e->order == 9) {
+	if (ctx->ps->cfg.around == 1 + 4) {
+		*start = b * BLOCK_PAGES;
+		*end = *start + BLOCK_PAGES;
+		return;
+	}
+	if ((flags & REGION_SEQ) || ctx->ps->cfg.around == 1 + 9 || e->order == 9) {
 		whole(start, end);
 		return;
 	}
@@ -162,8 +173,8 @@ void learn_out(struct ps_ctx *ctx, struct extent *e)
 	u32 d = relaxed_load(&ctx->ps->density), probe = 1U << e->probe_block;
 
 	if (e->hits && e->proven == LEARN_DENSE) {
-		/* Probe again: one in 32 stays, up to every second when probes fail. */
-		unsigned every = d > DENSITY_ONE * 7 / 8 ? 32 : d > DENSITY_ONE / 2 ? 4 : 1;
+		/* Probe again: one in 16 stays, all when probes fail. */
+		unsigned every = d > DENSITY_ONE * 7 / 8 ? 16 : d > DENSITY_ONE / 2 ? 4 : 1;
 
 		if (next_random(ctx) % every == 0)
 			e->proven = LEARN_PROBING;

@@ -33,6 +33,8 @@ enum learn_proof { LEARN_UNKNOWN, LEARN_PROBING, LEARN_DENSE, LEARN_BLOCKS, LEAR
 /* The window [*start, *end) of pages to bring in for a fault at page i of e. e->io held. */
 void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 region_flags,
 		  unsigned *start, unsigned *end);
+/* Whether the next window may be all of e. A guess, without locks. */
+bool learn_may_map_all(struct extent *e);
 /* For a first touch: the window to fill with zeros. */
 void learn_fill(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 region_flags,
 		unsigned *start, unsigned *end);

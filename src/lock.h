@@ -36,6 +36,11 @@ static inline void ps_mutex_unlock(struct ps_mutex *m)
 	if (unlikely(atomic_exchange_explicit(&m->word, 0, memory_order_release) == 2))
 		sys_futex_wake(&m->word, 1);
 }
+/* Somebody sleeps for it: whoever holds it for long should make way. For the holder. */
+static inline bool ps_mutex_is_contended(struct ps_mutex *m)
+{
+	return relaxed_load(&m->word) == 2;
+}
 static inline bool ps_mutex_is_locked(struct ps_mutex *m)
 {
 	return relaxed_load(&m->word) != 0;

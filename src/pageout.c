@@ -25,6 +25,7 @@
 
 #define SKIP_PASSES 8  /* reclaim passes an extent is left alone when nothing could be taken */
 #define INCOMPRESSIBLE_NS 4000000000ULL /* memory that did not shrink is not tried again before */
+#define PIECE_PAGES 128U /* small pages moved, or written, before looking whether a fault waits */
 #define MAX_REFUSED 64 /* pages refused in one pass before the rest is left alone */
 
 struct take {
@@ -34,7 +35,7 @@ struct take {
 	u64 moved[PTRS_PER_PMD / 64]; /* API: pages moved, from what we knew to be present */
 	unsigned refused;
 	bool shared; /* met EBUSY, worth one MADV_POPULATE_WRITE */
-	bool again;  /* met EAGAIN: an event waits, nothing can be said */
+	bool again;  /* cut short, by an event (EAGAIN) or a fault that waits: nothing can be said */
 	bool final;  /* second try: EBUSY means pinned */
 };
 
@@ -80,11 +81,18 @@ static unsigned after_refusal(struct take *t, unsigned p, unsigned *end)
 	return p + 1; /* locked, a guard, or something we do not know */
 }
 
-/* Moves pages [p, end) of the extent. */
+/* What came back in parts is small pages and is moved in several pieces; the rest may be a huge page,
+ * which a MOVE of less would split. */
+static unsigned piece_from(struct take *t, unsigned p, unsigned end)
+{
+	return t->e->full || !t->e->hits ? end : MIN(end, p + PIECE_PAGES);
+}
+
+/* Moves pages [p, end) of the extent; fewer when a fault waits for it. */
 static void move_pages(struct take *t, unsigned p, unsigned end)
 {
 	struct pswap *ps = t->ctx->ps;
-	unsigned piece = end;
+	unsigned piece = piece_from(t, p, end);
 
 	while (p < end && t->refused < MAX_REFUSED) {
 		u64 off = (u64)p << PAGE_SHIFT;
@@ -95,7 +103,11 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 			note_moved(t, p, ret >> PAGE_SHIFT);
 			p += ret >> PAGE_SHIFT;
 			if (p == piece)
-				piece = end;
+				piece = piece_from(t, p, end);
+			if (p < end && ps_mutex_is_contended(&t->e->io)) {
+				t->again = true;
+				return;
+			}
 			continue;
 		}
 		if (ret == -EAGAIN) {
@@ -117,7 +129,7 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 		}
 		p = after_refusal(t, p, &piece);
 		if (p >= piece)
-			piece = end;
+			piece = piece_from(t, p, end);
 	}
 }
 
@@ -352,13 +364,13 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 
 /* ---- to a store ---- */
 
-/* The pages of f that still are in the swap cache: their indexes to ctx->index. */
-static unsigned collect_cached(struct ps_ctx *ctx, struct extent *e)
+/* The first max pages of e that still are in the swap cache: their indexes to ctx->index. */
+static unsigned collect_cached(struct ps_ctx *ctx, struct extent *e, unsigned max)
 {
 	unsigned n = 0;
 
 	ps_mutex_lock(&e->lock);
-	for (unsigned i = 0; i < PTRS_PER_PMD; i++)
+	for (unsigned i = 0; i < PTRS_PER_PMD && n < max; i++)
 		if (pte_kind(pte_get(e, i)) == PTE_CACHED)
 			ctx->index[n++] = i;
 	ps_mutex_unlock(&e->lock);
@@ -505,20 +517,16 @@ static unsigned write_from(struct ps_ctx *ctx, struct frame *f, unsigned n, unsi
 	return done;
 }
 
-static int write_pages(struct ps_ctx *ctx, struct frame *f, unsigned n, bool forced)
-{
-	unsigned first;
-	int ret = choose_area(ctx, f, n, forced, &first);
-
-	return ret ? ret : (int)write_from(ctx, f, n, first);
-}
-
 int swap_out_page(struct ps_ctx *ctx, const void *page, swp_entry_t *entry)
 {
+	unsigned first;
+
 	ctx->pages[0] = (void *)(uintptr_t)page;
+
 	/* The caller has no other place for it: what choose_area thinks wise does not matter. */
-	if (write_pages(ctx, NULL, 1, false) != 1 && write_from(ctx, NULL, 1, 0) != 1)
-		return -ENOSPC;
+	if (choose_area(ctx, NULL, 1, false, &first) || write_from(ctx, NULL, 1, first) != 1)
+		if (write_from(ctx, NULL, 1, 0) != 1)
+			return -ENOSPC;
 	*entry = ctx->entries[0];
 	swap_duplicate(&ctx->ps->swap, *entry, 1);
 	swapcache_free(&ctx->ps->swap, *entry, 1);
@@ -568,7 +576,7 @@ static unsigned install(struct ps_ctx *ctx, struct extent *e, unsigned n)
 static void put_back(struct ps_ctx *ctx, struct extent *e)
 {
 	for (unsigned tries = 0; tries < PTRS_PER_PMD && e->frame; tries++) {
-		if (!collect_cached(ctx, e))
+		if (!collect_cached(ctx, e, PTRS_PER_PMD))
 			break;
 		if (fault_return_cached(ctx, e, ctx->index[0]))
 			break;
@@ -576,12 +584,39 @@ static void put_back(struct ps_ctx *ctx, struct extent *e)
 	e->quiet_until = ps_now_ns() + INCOMPRESSIBLE_NS;
 }
 
+/*
+ * The pages of frame f of e to slots.  A huge page at once, so that it gets a cluster of its own; small
+ * ones in pieces, and not all of them when a fault waits for the extent.  0, -ENOSPC or -E2BIG (does
+ * not shrink, and there is only memory to put it to).
+ */
+static int write_frame(struct ps_ctx *ctx, struct extent *e, struct frame *f, bool forced)
+{
+	unsigned max = f->huge ? PTRS_PER_PMD : PIECE_PAGES, first = PS_MAX_STORES, n;
+
+	while ((n = collect_cached(ctx, e, max))) {
+		unsigned w;
+
+		if (first == PS_MAX_STORES) {
+			int ret = choose_area(ctx, f, n, forced, &first);
+
+			if (ret)
+				return ret;
+		}
+		w = write_from(ctx, f, n, first);
+		if (!w)
+			return -ENOSPC;
+		stat_add(ctx->ps->stat, pages_out, install(ctx, e, w));
+		if (!forced && ps_mutex_is_contended(&e->io))
+			break;
+	}
+	return 0;
+}
+
 int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 {
 	struct pswap *ps = ctx->ps;
 	struct frame *f;
-	unsigned n;
-	int ret = 0, w;
+	int ret = 0;
 
 	if (wait)
 		ps_mutex_lock(&e->io);
@@ -590,15 +625,10 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 	f = e->frame;
 	if (!f)
 		goto out;
-	n = collect_cached(ctx, e);
-	if (n) {
-		w = write_pages(ctx, f, n, wait);
-		if (w > 0)
-			stat_add(ps->stat, pages_out, install(ctx, e, w));
-		else if (w == -E2BIG)
-			put_back(ctx, e);
-		else
-			ret = -ENOSPC;
+	ret = write_frame(ctx, e, f, wait);
+	if (ret == -E2BIG) {
+		put_back(ctx, e);
+		ret = 0;
 	}
 	f = e->frame;
 	if (f && f->nr_live == 0) {
@@ -608,6 +638,9 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		ps_mutex_unlock(&e->lock);
 		frame_release(ps, f);
 		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+	} else if (f && !ret && !wait) {
+		/* Cut short: the rest when the fault has been served. */
+		lru_move_tail(&ps->lru, e, LRU_INACTIVE);
 	}
 out:
 	if (!e->frame && e->lru == LRU_INACTIVE)

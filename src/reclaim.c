@@ -5,6 +5,7 @@
  */
 #include "reclaim.h"
 #include "account.h"
+#include "handoff.h"
 #include "log.h"
 #include "lru.h"
 #include "pageout.h"
@@ -46,12 +47,21 @@ static unsigned try_write(struct ps_ctx *ctx)
 
 static unsigned try_take(struct ps_ctx *ctx)
 {
+	unsigned spared = 0, all = __atomic_load_n(&ctx->ps->lru.nr[LRU_ACTIVE], __ATOMIC_RELAXED);
+
 	for (unsigned i = 0; i < CANDIDATES; i++) {
 		struct extent *e = lru_rotate(&ctx->ps->lru, LRU_ACTIVE);
 		unsigned n;
 
 		if (!e)
 			return 0;
+		/* Pages came into it since it was last here: a second chance. */
+		if (e->referenced && spared < all) {
+			e->referenced = false;
+			spared++;
+			i--;
+			continue;
+		}
 		if (e->skip) {
 			e->skip--;
 			continue;
@@ -257,6 +267,7 @@ void reclaim_worker(struct ps_ctx *ctx)
 	struct pswap *ps = ctx->ps;
 	bool first = ctx->id == PS_MAX_HANDLERS;
 
+	relaxed_store(&ctx->tid, (s32)sys_gettid());
 	while (!relaxed_load(&ps->stop)) {
 		u32 seen = ps_event_get(&ps->reclaim_ev);
 		bool busy = false;
@@ -272,7 +283,9 @@ void reclaim_worker(struct ps_ctx *ctx)
 			reap_frames(ctx);
 			ps_rwlock_read_unlock(&ps->freeze);
 		}
-		if (account_refresh(ps) > account_high(ps)) {
+		if (first)
+			handoff_tick(ps);
+		if (account_refresh(ps) > account_high(ps) && !handoff_spare(ctx)) {
 			bool progress = true;
 
 			while (progress && !relaxed_load(&ps->stop) &&

@@ -42,7 +42,8 @@ struct ps_store_stat {
 	X(throttled_ns)        /* time touchers waited for reclaim */                            \
 	X(forks)               /* forks followed */                                              \
 	X(pages_pinned)        /* pages left alone because they were pinned */                   \
-	X(events)              /* VM events handled */
+	X(events)              /* VM events handled */                                           \
+	X(handoffs)            /* times a thread and a handler were bound to one CPU */
 
 struct ps_member {
 	_Atomic u32 pid; /* 0: slot is free */
@@ -50,6 +51,7 @@ struct ps_member {
 	_Atomic u32 forks_settled; /* children that need nothing of this one's engine any more */
 	_Atomic u32 engine_pid, guard_pid; /* processes that share this one's memory */
 	_Atomic u64 starttime; /* field 22 of /proc/PID/stat, to tell pids apart */
+	_Atomic u32 handoff_bound; /* CPU + 1 that a thread is bound to, or 0 */
 	char comm[16];
 	/* gauges, bytes unless said */
 	_Atomic u64 footprint_bytes, peak_footprint_bytes, resident_bytes;

@@ -195,6 +195,10 @@ struct ps_ctx {
 	struct ps_mutex busy;		   /* signal mode: whose it is right now */
 	void (*main)(struct ps_ctx *ctx); /* body of its thread */
 	char *stack;			   /* run mode */
+	_Atomic s32 tid;
+	pid_t run_tid; /* handlers: faults in a row of one thread, for handoff.c */
+	u32 run;
+	u64 run_ns;
 	char *buf;	/* PS_BUF_PAGES: pages read back, or copied out of a frame */
 	u64 slots[PTRS_PER_PMD];
 	swp_entry_t entries[PTRS_PER_PMD];
@@ -226,6 +230,26 @@ struct ps_tuning {
 	unsigned uffd_want;
 	bool foreign_program; /* run mode: anything may happen to the memory behind our back */
 	bool no_thp;	      /* never use huge pages */
+	bool handoff;	      /* handoff.c may bind threads of the program to CPUs */
+	unsigned around;      /* 0: fault-around is learned; else 1 + its fixed order */
+};
+
+#define PS_CPU_WORDS 16 /* affinity masks: 1024 CPUs */
+
+/* One thread of the program and one handler share a CPU (handoff.c). */
+struct ps_handoff {
+	struct ps_mutex lock; /* to begin and end */
+	_Atomic u32 bound; /* CPU + 1; 0: no binding */
+	_Atomic u32 owner; /* id of the handler */
+	pid_t tid;	   /* of the program's thread */
+	unsigned nr_cpus;  /* that the engine may use */
+	bool off;	   /* not possible here */
+	_Atomic u32 others; /* faults of other threads since it began */
+	_Atomic u32 faults; /* since the last tick */
+	u64 started_ns, tick_ns, hold_ns;
+	_Atomic u64 not_before_ns;
+	u64 mask[PS_CPU_WORDS]; /* what the thread's was */
+	u64 own[PS_CPU_WORDS];	/* the engine's */
 };
 
 /* A range being paged out on request: the caller and the workers take extents from it. */
@@ -291,6 +315,7 @@ struct pswap {
 	struct ps_mutex ctx_lock; /* the API callers' context */
 	struct ps_inflight inflight[PS_INFLIGHT];
 	_Atomic u32 pending_events; /* a COPY or MOVE met EAGAIN */
+	struct ps_handoff handoff;
 	pid_t pid; /* a process id to name this address space by */
 	/* What to do about a fork that was not announced: owns the child's userfaultfd. */
 	void (*foreign_fork)(struct ps_mm *parent, int uffd);

@@ -66,6 +66,7 @@ int uffd_open(unsigned want, struct uffd_caps *caps)
 			       UFFD_FEATURE_EVENT_REMAP);
 	if (want & UFFD_WANT_FORK)
 		ask |= have & UFFD_FEATURE_EVENT_FORK;
+	ask |= have & UFFD_FEATURE_THREAD_ID;
 	if (want & UFFD_WANT_SIGBUS)
 		ask |= have & UFFD_FEATURE_SIGBUS;
 
@@ -90,6 +91,7 @@ int uffd_open(unsigned want, struct uffd_caps *caps)
 	caps->events = (ask & UFFD_FEATURE_EVENT_UNMAP) && (ask & UFFD_FEATURE_EVENT_REMOVE) &&
 		       (ask & UFFD_FEATURE_EVENT_REMAP);
 	caps->event_fork = ask & UFFD_FEATURE_EVENT_FORK;
+	caps->thread_id = ask & UFFD_FEATURE_THREAD_ID;
 	caps->sigbus = ask & UFFD_FEATURE_SIGBUS;
 	if ((want & UFFD_WANT_SIGBUS) && !caps->sigbus) {
 		sys_close(fd);
