@@ -4,7 +4,7 @@
  *
  * A fault is a switch to the handler and one back.  Between CPUs each way costs an interrupt and
  * the wake-up of an idle CPU: 63 us for a fault here, 22 when the handler spins; on one CPU both are
- * plain context switches: 5 us (docs/decisions/007-handoff.md).  The scheduler does not do that by
+ * plain context switches: 5 us (docs/decisions/006-handoff.md).  The scheduler does not do that by
  * itself, because it moves whoever wakes to the idle CPU.  So while one thread of the program faults
  * at a high rate and nobody else does, it and one handler are bound to one CPU, the workers to the
  * others.  The binding ends when the rate falls, when another thread faults, every second (for the

@@ -21,7 +21,7 @@
  *    outcome also moves an engine-wide density, from which extents that were never probed take
  *    their order; a walk from one extent into the next inherits it.
  *
- * Figures: docs/decisions/006-fault-around.md.
+ * Figures: docs/decisions/005-learned-fault-around.md.
  */
 #ifndef PS_LEARN_H
 #define PS_LEARN_H

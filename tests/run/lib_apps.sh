@@ -37,14 +37,14 @@ import hashlib
 n = $DICT
 d = {}
 for i in range(n):
-    d["key%d" % (i * 7919 % n)] = (i, str(i * i))
+    d[i] = (i, str(i * i))
 h = hashlib.sha256()
 for i in range(0, n, 3):
-    a, b = d["key%d" % i]
-    assert int(b) == a * a and a * 7919 % n == i
+    a, b = d[i]
+    assert int(b) == a * a and a == i
     h.update(b.encode())
 for i in range(0, n, 2):
-    del d["key%d" % i]
+    del d[i]
 for i in range(0, n // 4):
     d["new%d" % i] = [i] * 3
 assert sum(len(v) for v in d.values()) == (n - (n + 1) // 2) * 2 + n // 4 * 3
