@@ -188,6 +188,10 @@ s64 account_low(struct pswap *ps)
 	return account_high(ps) - MAX(limit / 64, MIN((s64)MiB(2), limit / 16));
 }
 
+/* The pool may have all but this part of the limit. Below, a program that thrashes would do so even on
+ * what it needs at every moment; above, pages go to a store that is ten times slower. */
+#define RESIDENT_SHARE 6
+
 u64 account_pool_cap(struct pswap *ps)
 {
 	s64 limit = account_hard(ps), base;
@@ -199,5 +203,5 @@ u64 account_pool_cap(struct pswap *ps)
 	       ((relaxed_load(&ps->nr_resident) + (s64)relaxed_load(&ps->cache.nr_pages))
 		<< PAGE_SHIFT);
 	limit -= MIN(MAX(base, 0), limit / 2);
-	return (u64)(limit - MAX(limit / 4, (s64)MiB(4)));
+	return (u64)(limit - MAX(limit / RESIDENT_SHARE, (s64)MiB(4)));
 }

@@ -215,6 +215,9 @@ int pswap_open(struct pswap **out, const struct pswap_options *opt)
 	char err[200];
 	int ret;
 
+#ifdef PS_DEBUG
+	ps_lock_checks = true;
+#endif
 	if (!out)
 		return api_fail(EINVAL, "no place for the result");
 	if (check_options(opt))

@@ -155,6 +155,8 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 {
 	int err;
 
+	ps_lock_set_rank(&ps->freeze, RANK_FREEZE);
+	ps_lock_set_rank(&ps->lru.lock, RANK_LEAF);
 	ps->mm.ps = ps;
 	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
 	relaxed_store(&ps->limit_now, ps->cfg.limit);

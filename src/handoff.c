@@ -3,13 +3,14 @@
 #include "handoff.h"
 #include "log.h"
 
-#define RUN_FAULTS 64		   /* faults of one thread in a row, */
-#define RUN_NS 20000000ULL	   /* in so short a time, begin a binding */
-#define MAX_OTHERS 8		   /* faults of other threads that end it */
+#define RUN_FAULTS 64		   /* so many faults of one thread */
+#define RUN_NS 20000000ULL	   /* in so short a time begin a binding, */
+#define RUN_MIXED_NS 10000000ULL   /* of several threads in this */
 #define TICK_NS 100000000ULL
-#define FEW_FAULTS 50		   /* in a tick: it is not worth it any more */
+#define FEW_FAULTS 50		   /* in a tick: it is not worth it any more; of several threads, */
+#define FEW_MIXED 2000		   /* they compute more than they wait, and want CPUs of their own */
 #define LONGEST_NS 1000000000ULL
-#define HOLD_MIN_NS 50000000ULL	   /* after other threads faulted; doubles each time, */
+#define HOLD_MIN_NS 50000000ULL	   /* after a binding that was no good; doubles each time, */
 #define HOLD_MAX_NS 5000000000ULL  /* up to this */
 
 static long get_mask(pid_t tid, u64 mask[PS_CPU_WORDS])
@@ -78,6 +79,21 @@ static void bind_workers(struct pswap *ps, const u64 mask[PS_CPU_WORDS])
 	}
 }
 
+/* Takes tid in. h->lock held. False: it cannot be. */
+static bool bind_thread(struct ps_handoff *h, pid_t tid, unsigned cpu)
+{
+	u64 mask[PS_CPU_WORDS];
+
+	if (get_mask(tid, h->mask[h->nr]) < 0 || !in_mask(h->mask[h->nr], cpu))
+		return false;
+	one_cpu(mask, cpu);
+	if (set_mask(tid, mask) < 0)
+		return false;
+	h->tid[h->nr] = tid;
+	relaxed_add(&h->nr, 1);
+	return true;
+}
+
 /* h->lock held. */
 static void begin(struct ps_ctx *ctx, pid_t tid)
 {
@@ -86,20 +102,20 @@ static void begin(struct ps_ctx *ctx, pid_t tid)
 	u64 mask[PS_CPU_WORDS];
 	int cpu;
 
-	if (get_mask(0, h->own) < 0 || get_mask(tid, h->mask) < 0)
-		goto never;
-	cpu = choose_cpu(ps, h->mask, &h->nr_cpus);
-	if (cpu < 0 || h->nr_cpus < 2) {
+	/* Another user's, or a filter: it will not become possible later. */
+	if (get_mask(0, h->own) < 0 || get_mask(tid, mask) < 0) {
+		h->off = true;
+		return;
+	}
+	cpu = choose_cpu(ps, mask, &h->nr_cpus);
+	if (cpu < 0 || h->nr_cpus < 2 || !bind_thread(h, tid, (unsigned)cpu)) {
 		relaxed_store(&h->not_before_ns, ps_now_ns() + HOLD_MAX_NS);
 		return;
 	}
-	one_cpu(mask, (unsigned)cpu);
-	if (set_mask(tid, mask) < 0)
-		goto never;
-	h->tid = tid;
-	h->others = 0;
-	h->started_ns = ps_now_ns();
+	h->started_ns = h->tick_ns = ps_now_ns();
+	relaxed_store(&h->faults, 0);
 	relaxed_store(&h->owner, ctx->id);
+	one_cpu(mask, (unsigned)cpu);
 	set_mask(0, mask);
 	for (unsigned w = 0; w < PS_CPU_WORDS; w++)
 		mask[w] = h->own[w] & ~mask[w];
@@ -107,34 +123,67 @@ static void begin(struct ps_ctx *ctx, pid_t tid)
 	relaxed_store(&ps->stat->handoff_bound, (u32)cpu + 1);
 	atomic_store(&h->bound, (u32)cpu + 1);
 	stat_inc(ps->stat, handoffs);
-	return;
-never:
-	/* Another user's, or a filter: it will not become possible later. */
-	h->off = true;
+}
+
+/* h->lock held, bound. */
+static void end(struct pswap *ps)
+{
+	struct ps_handoff *h = &ps->handoff;
+	u64 mask[PS_CPU_WORDS], now[PS_CPU_WORDS];
+
+	one_cpu(mask, h->bound - 1);
+	/* Where it is not what we set, the program has set it since: its wish stays. */
+	for (u32 i = 0; i < h->nr; i++)
+		if (get_mask(h->tid[i], now) >= 0 && memcmp(now, mask, sizeof(mask)) == 0)
+			set_mask(h->tid[i], h->mask[i]);
+	relaxed_store(&h->nr, 0);
+	if (ps->ctx[h->owner]->tid)
+		set_mask(ps->ctx[h->owner]->tid, h->own);
+	bind_workers(ps, h->own);
+	relaxed_store(&ps->stat->handoff_bound, 0);
+	atomic_store(&h->bound, 0);
+	/* The other handlers read again. */
+	sys_call3(SYS_write, ps->kick_fd, &(u64){ 1 }, sizeof(u64));
 }
 
 void handoff_end(struct pswap *ps, u64 hold_ns)
 {
 	struct ps_handoff *h = &ps->handoff;
-	u64 mask[PS_CPU_WORDS], now[PS_CPU_WORDS];
 
 	ps_mutex_lock(&h->lock);
 	if (hold_ns)
 		relaxed_store(&h->not_before_ns, ps_now_ns() + hold_ns);
-	if (h->bound) {
-		one_cpu(mask, h->bound - 1);
-		/* If it is not what we set, the program has set it since: its wish stays. */
-		if (get_mask(h->tid, now) >= 0 && memcmp(now, mask, sizeof(mask)) == 0)
-			set_mask(h->tid, h->mask);
-		if (ps->ctx[h->owner]->tid)
-			set_mask(ps->ctx[h->owner]->tid, h->own);
-		bind_workers(ps, h->own);
-		relaxed_store(&ps->stat->handoff_bound, 0);
-		atomic_store(&h->bound, 0);
-		/* The other handlers read again. */
-		sys_call3(SYS_write, ps->kick_fd, &(u64){ 1 }, sizeof(u64));
-	}
+	if (h->bound)
+		end(ps);
 	ps_mutex_unlock(&h->lock);
+}
+
+/* It did more harm than good: not again for a while. */
+static void end_for_longer(struct pswap *ps)
+{
+	struct ps_handoff *h = &ps->handoff;
+
+	h->hold_ns = MIN(MAX(h->hold_ns * 2, HOLD_MIN_NS), HOLD_MAX_NS);
+	handoff_end(ps, h->hold_ns);
+}
+
+/* A fault while bound. */
+static void note_bound(struct pswap *ps, pid_t tid)
+{
+	struct ps_handoff *h = &ps->handoff;
+	bool full = false;
+
+	relaxed_add(&h->faults, 1);
+	for (u32 i = 0; i < relaxed_load(&h->nr); i++)
+		if (h->tid[i] == tid)
+			return;
+	if (ps_mutex_trylock(&h->lock)) {
+		if (h->bound)
+			full = h->nr == PS_BOUND_MAX || !bind_thread(h, tid, h->bound - 1);
+		ps_mutex_unlock(&h->lock);
+	}
+	if (full)
+		end_for_longer(ps);
 }
 
 void handoff_note(struct ps_ctx *ctx, pid_t tid)
@@ -145,24 +194,22 @@ void handoff_note(struct ps_ctx *ctx, pid_t tid)
 
 	if (!ps->cfg.handoff || !ps->caps.thread_id || h->off || !tid)
 		return;
-	if (h->bound) {
-		relaxed_add(&h->faults, 1);
-		if (tid != h->tid && ++h->others >= MAX_OTHERS) {
-			h->hold_ns = MIN(MAX(h->hold_ns * 2, HOLD_MIN_NS), HOLD_MAX_NS);
-			handoff_end(ps, h->hold_ns);
-		}
+	if (relaxed_load(&h->bound)) {
+		note_bound(ps, tid);
 		return;
 	}
-	if (tid != ctx->run_tid || !ctx->run) {
+	if (!ctx->run) {
 		ctx->run_tid = tid;
-		ctx->run = 0;
+		ctx->run_mixed = false;
 		ctx->run_ns = ps_now_ns();
 	}
+	ctx->run_mixed |= tid != ctx->run_tid;
 	if (++ctx->run < RUN_FAULTS)
 		return;
 	ctx->run = 0;
 	now = ps_now_ns();
-	if (now - ctx->run_ns > RUN_NS || now < relaxed_load(&h->not_before_ns))
+	if (now - ctx->run_ns > (ctx->run_mixed ? RUN_MIXED_NS : RUN_NS) ||
+	    now < relaxed_load(&h->not_before_ns))
 		return;
 	if (ps_mutex_trylock(&h->lock)) {
 		if (!h->bound)
@@ -175,14 +222,16 @@ void handoff_tick(struct pswap *ps)
 {
 	struct ps_handoff *h = &ps->handoff;
 	u64 now = ps_now_ns();
+	u32 faults;
 
-	if (!h->bound || now - h->tick_ns < TICK_NS)
+	if (!relaxed_load(&h->bound) || now - h->tick_ns < TICK_NS)
 		return;
 	h->tick_ns = now;
-	if (now - h->started_ns > LONGEST_NS) {
+	faults = atomic_exchange(&h->faults, 0);
+	if (relaxed_load(&h->nr) > 1 && faults < FEW_MIXED) {
+		end_for_longer(ps);
+	} else if (faults < FEW_FAULTS || now - h->started_ns > LONGEST_NS) {
 		h->hold_ns = 0;
-		handoff_end(ps, 0);
-	} else if (atomic_exchange(&h->faults, 0) < FEW_FAULTS && now - h->started_ns > TICK_NS) {
 		handoff_end(ps, 0);
 	}
 }

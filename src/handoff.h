@@ -5,11 +5,12 @@
  * A fault is a switch to the handler and one back.  Between CPUs each way costs an interrupt and
  * the wake-up of an idle CPU: 63 us for a fault here, 22 when the handler spins; on one CPU both are
  * plain context switches: 5 us (docs/decisions/006-handoff.md).  The scheduler does not do that by
- * itself, because it moves whoever wakes to the idle CPU.  So while one thread of the program faults
- * at a high rate and nobody else does, it and one handler are bound to one CPU, the workers to the
- * others.  The binding ends when the rate falls, when another thread faults, every second (for the
- * scheduler to have its say), and before the program could see it or hand it on: hooks end it ahead
- * of clone, fork, exec and calls about affinity.
+ * itself, because it moves whoever wakes to the idle CPU.  So while the program faults at a high
+ * rate, the threads that do (up to PS_BOUND_MAX) and one handler are bound to one CPU, the workers
+ * to the others: several threads that mostly wait for faults are faster on one CPU, too.  The
+ * binding ends when the rate falls, sooner for several threads (they compute, and want CPUs of their
+ * own), every second (for the scheduler to have its say), and before the program could see it or
+ * hand it on: hooks end it ahead of clone, fork, exec and calls about affinity.
  *
  * Only for programs we were put in front of (run mode): the caller of a library keeps its CPUs.
  */

@@ -6,10 +6,32 @@
 #define SPIN_ROUNDS 100
 #define RW_WRITER (1U << 31)
 
+#ifdef PS_DEBUG
+/* Only in the library: the engine's threads in run mode have no thread-local storage of ours. */
+bool ps_lock_checks;
+static __thread int held[RANK_NR];
+
+void ps_lock_check(u32 rank)
+{
+	if (!ps_lock_checks)
+		return;
+	for (u32 r = rank; rank && r < RANK_NR; r++)
+		ps_assert(!held[r]);
+}
+
+void ps_lock_held(u32 rank, int by)
+{
+	if (!ps_lock_checks || rank == RANK_NONE)
+		return;
+	held[rank] += by;
+	ps_assert(held[rank] >= 0);
+}
+#endif
+
 void ps_mutex_lock_slow(struct ps_mutex *m)
 {
 	for (int i = 0; i < SPIN_ROUNDS; i++) {
-		if (relaxed_load(&m->word) == 0 && ps_mutex_trylock(m))
+		if (relaxed_load(&m->word) == 0 && ps_mutex_try(m))
 			return;
 		cpu_relax();
 	}
@@ -45,14 +67,16 @@ void ps_rwlock_read_lock(struct ps_rwlock *l)
 {
 	int spins = 0;
 
+	ps_lock_check(PS_RANK(l));
 	for (;;) {
 		u32 seen = atomic_load(&l->wake);
 		u32 s = atomic_load(&l->state);
 
 		if (!(s & RW_WRITER) && relaxed_load(&l->writers) == 0) {
-			if (atomic_compare_exchange_weak(&l->state, &s, s + 1))
-				return;
-			continue;
+			if (!atomic_compare_exchange_weak(&l->state, &s, s + 1))
+				continue;
+			ps_lock_held(PS_RANK(l), 1);
+			return;
 		}
 		rw_sleep(l, &spins, seen, false);
 	}
@@ -60,6 +84,7 @@ void ps_rwlock_read_lock(struct ps_rwlock *l)
 
 void ps_rwlock_read_unlock(struct ps_rwlock *l)
 {
+	ps_lock_held(PS_RANK(l), -1);
 	/* Only the last reader out, and only when a writer waits, has someone to wake. */
 	if (atomic_fetch_sub(&l->state, 1) == 1 && atomic_load(&l->writers))
 		rw_wake(l);
@@ -72,6 +97,7 @@ bool ps_rwlock_write_trylock(struct ps_rwlock *l)
 	if (!atomic_compare_exchange_strong(&l->state, &zero, RW_WRITER))
 		return false;
 	atomic_fetch_add(&l->writers, 1);
+	ps_lock_held(PS_RANK(l), 1);
 	return true;
 }
 
@@ -79,19 +105,23 @@ void ps_rwlock_write_lock(struct ps_rwlock *l)
 {
 	int spins = 0;
 
+	ps_lock_check(PS_RANK(l));
 	atomic_fetch_add(&l->writers, 1);
 	for (;;) {
 		u32 seen = atomic_load(&l->wake);
 		u32 zero = 0;
 
-		if (atomic_compare_exchange_strong(&l->state, &zero, RW_WRITER))
+		if (atomic_compare_exchange_strong(&l->state, &zero, RW_WRITER)) {
+			ps_lock_held(PS_RANK(l), 1);
 			return;
+		}
 		rw_sleep(l, &spins, seen, true);
 	}
 }
 
 void ps_rwlock_write_unlock(struct ps_rwlock *l)
 {
+	ps_lock_held(PS_RANK(l), -1);
 	atomic_fetch_sub(&l->writers, 1);
 	atomic_store(&l->state, 0);
 	rw_wake(l);

@@ -5,34 +5,82 @@
  * and spin a little before sleeping.  All futexes are process-private, which a process that
  * shares the address space (CLONE_VM) also is, as the key is the mm.
  *
- * In debug builds each lock has a rank and a thread may only take locks of a higher rank than it
- * holds (ranks in types.h, "Lock order"); rank 0 is unchecked.
+ * In debug builds (-Dps_debug=true, and the sanitizers') locks have a rank, and a thread that waits
+ * for one while it holds one of the same or a higher rank ends in ps_assert: that is where a deadlock
+ * could be.  A lock taken by trylock is held like any other.  Rank 0 is not checked.
  */
 #ifndef PS_LOCK_H
 #define PS_LOCK_H
 
 #include "sys.h"
 
+/* The order in types.h. */
+enum ps_lock_rank {
+	RANK_NONE,
+	RANK_FREEZE,
+	RANK_IO,
+	RANK_GATE,
+	RANK_EXTENT,
+	RANK_CLUSTER,
+	RANK_AREA,
+	RANK_LEAF,
+	RANK_NR,
+};
+
+#ifdef PS_DEBUG
+void ps_lock_check(u32 rank);	 /* may this thread wait for such a lock? */
+void ps_lock_held(u32 rank, int by);
+extern bool ps_lock_checks; /* set before any lock is taken; for threads with TLS */
+#define PS_RANK_FIELD u32 rank;
+#define PS_RANK(l) ((l)->rank)
+#define ps_lock_set_rank(l, r) ((void)((l)->rank = (r)))
+#else
+static inline void ps_lock_check(u32 rank)
+{
+	(void)rank;
+}
+static inline void ps_lock_held(u32 rank, int by)
+{
+	(void)rank;
+	(void)by;
+}
+#define PS_RANK_FIELD
+#define PS_RANK(l) RANK_NONE
+#define ps_lock_set_rank(l, r) ((void)(l))
+#endif
+
 struct ps_mutex {
 	_Atomic u32 word; /* 0 free, 1 held, 2 held with waiters */
+	PS_RANK_FIELD
 };
 
 void ps_mutex_lock_slow(struct ps_mutex *m);
 
-static inline bool ps_mutex_trylock(struct ps_mutex *m)
+static inline bool ps_mutex_try(struct ps_mutex *m)
 {
 	u32 zero = 0;
 
 	return atomic_compare_exchange_strong_explicit(&m->word, &zero, 1, memory_order_acquire,
 						       memory_order_relaxed);
 }
+static inline bool ps_mutex_trylock(struct ps_mutex *m)
+{
+	bool got = ps_mutex_try(m);
+
+	if (got)
+		ps_lock_held(PS_RANK(m), 1);
+	return got;
+}
 static inline void ps_mutex_lock(struct ps_mutex *m)
 {
-	if (unlikely(!ps_mutex_trylock(m)))
+	ps_lock_check(PS_RANK(m));
+	if (unlikely(!ps_mutex_try(m)))
 		ps_mutex_lock_slow(m);
+	ps_lock_held(PS_RANK(m), 1);
 }
 static inline void ps_mutex_unlock(struct ps_mutex *m)
 {
+	ps_lock_held(PS_RANK(m), -1);
 	if (unlikely(atomic_exchange_explicit(&m->word, 0, memory_order_release) == 2))
 		sys_futex_wake(&m->word, 1);
 }
@@ -53,6 +101,7 @@ struct ps_rwlock {
 	_Atomic u32 writers; /* writers that hold it or wait for it */
 	_Atomic u32 wake;    /* futex both sides sleep on; bumped at release */
 	_Atomic u32 sleepers; /* threads that sleep, or are about to */
+	PS_RANK_FIELD
 };
 
 void ps_rwlock_read_lock(struct ps_rwlock *l);

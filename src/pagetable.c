@@ -19,6 +19,8 @@ static unsigned leaf_index(u64 addr)
 
 int pt_init(struct ps_mm *mm)
 {
+	ps_lock_set_rank(&mm->gate, RANK_GATE);
+	ps_lock_set_rank(&mm->table_lock, RANK_LEAF);
 	mm->root = arena_map(PT_ROOT_SIZE * sizeof(*mm->root));
 	return mm->root ? 0 : -ENOMEM;
 }
@@ -78,6 +80,8 @@ struct extent *pt_get(struct ps_mm *mm, u64 addr)
 		e = arena_alloc(sizeof(*e));
 		if (!e)
 			goto out;
+		ps_lock_set_rank(&e->io, RANK_IO);
+		ps_lock_set_rank(&e->lock, RANK_EXTENT);
 		e->mm = mm;
 		e->addr = addr & PMD_MASK;
 		relaxed_add(&mm->ps->nr_extents, 1);

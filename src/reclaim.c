@@ -15,6 +15,7 @@
 #define FULL_NS 50000000ULL	     /* full stores are not tried again for so long */
 #define STUCK_NS 5000000000ULL	     /* a throttled thread waits no longer without progress */
 #define EMPTY_PASSES 8		     /* workers' vain passes after which nothing is to be had */
+#define EMPTY_NS 200000000ULL	     /* and for how long */
 #define SLOW_NS 10000000LL
 #define GIVE_UP_NS 1000000000ULL     /* then nobody waits for so long */
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
@@ -98,11 +99,13 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	return n;
 }
 
-/* Nothing can be had: the workers say so, or do not get to say anything for long. */
+/* Nothing can be had: the workers have said so for a while, or do not get to say anything for long. */
 static bool hopeless(struct pswap *ps, u64 since_ns, u32 since_passes)
 {
-	return relaxed_load(&ps->empty_passes) - since_passes >= EMPTY_PASSES ||
-	       ps_now_ns() - since_ns > STUCK_NS;
+	u64 ns = ps_now_ns() - since_ns;
+
+	return (relaxed_load(&ps->empty_passes) - since_passes >= EMPTY_PASSES && ns > EMPTY_NS) ||
+	       ns > STUCK_NS;
 }
 
 static void warn_exceeded(struct pswap *ps)
@@ -240,6 +243,24 @@ static void housekeep(struct ps_ctx *ctx)
 	}
 }
 
+/* Dead memory in the pool is cheaper to have than memory of the program. One step of it. */
+static void tidy_pool(struct ps_ctx *ctx)
+{
+	struct pswap *ps = ctx->ps;
+
+	if (ps->cfg.count == PS_COUNT_RESIDENT)
+		return;
+	ps_rwlock_read_lock(&ps->freeze);
+	for (unsigned i = 0; i < ps->nr_stores; i++) {
+		const struct store_ops *ops = ps->stores[i]->ops;
+
+		if (ps->stores[i]->counts_as_memory && ops->wasteful && ops->wasteful(ps->stores[i]) &&
+		    ops->housekeep(ps->stores[i], ctx->id))
+			ps_event_wake(&ps->freed_ev);
+	}
+	ps_rwlock_read_unlock(&ps->freeze);
+}
+
 /* Frames whose pages were all unmapped: they are at the end of the queue. */
 static void reap_frames(struct ps_ctx *ctx)
 {
@@ -259,6 +280,14 @@ static void reap_frames(struct ps_ctx *ctx)
 		if (dead)
 			extent_write_out(ctx, e, true);
 	}
+}
+
+/* A fault waits for room, though the footprint is in bounds. */
+static bool waited_for(struct pswap *ps)
+{
+	s64 reserved = relaxed_load(&ps->reserved);
+
+	return reserved && relaxed_load(&ps->footprint) + reserved > account_gate(ps);
 }
 
 /* The first worker has the clock of the engine: gauges, housekeeping. */
@@ -285,11 +314,15 @@ void reclaim_worker(struct ps_ctx *ctx)
 		}
 		if (first)
 			handoff_tick(ps);
-		if (account_refresh(ps) > account_high(ps) && !handoff_spare(ctx)) {
+		if ((account_refresh(ps) > account_high(ps) || waited_for(ps)) &&
+		    !handoff_spare(ctx)) {
 			bool progress = true;
 
 			while (progress && !relaxed_load(&ps->stop) &&
-			       account_footprint(ps, SAMPLE_AGE_NS) > account_low(ps)) {
+			       (account_footprint(ps, SAMPLE_AGE_NS) > account_low(ps) ||
+				waited_for(ps))) {
+				if (first)
+					tidy_pool(ctx);
 				ps_rwlock_read_lock(&ps->freeze);
 				reclaim_step(ctx, &progress);
 				ps_rwlock_read_unlock(&ps->freeze);

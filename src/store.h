@@ -57,6 +57,9 @@ struct store_ops {
 	 * worth, returns true when there is more to do.  One caller at a time.
 	 */
 	bool (*housekeep)(struct store *st, unsigned worker);
+	/* So much dead memory is held that housekeeping gains more than page-out. A guess, no lock. May be
+	 * NULL. */
+	bool (*wasteful)(struct store *st);
 	/* Returns dead memory to the system now, all of it. */
 	void (*purge)(struct store *st);
 	void (*stat)(struct store *st, struct store_stat *out);

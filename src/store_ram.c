@@ -459,6 +459,7 @@ static const struct store_ops ram_ops = {
 	.invalidate = ram_invalidate,
 	.invalidate_cluster = ram_invalidate_cluster,
 	.housekeep = ram_housekeep,
+	.wasteful = ram_wasteful,
 	.purge = ram_purge,
 	.stat = ram_stat,
 	.close = ram_close,

@@ -94,49 +94,61 @@ static void give_descs(struct ram_store *rs, u64 max)
 	}
 }
 
-/* Marks sealed segments with less live than the threshold; true when a pass is worth it. */
+/* Until a pass ends its victims exist twice, so a pass takes few of a small pool. */
+static unsigned victims_at_once(u32 nr_segs)
+{
+	return MIN(MAX(nr_segs / 32, 2U), MAX_VICTIMS);
+}
+
+/* Dead space adds up to an eighth of the pool: it counts against the program's limit, and moving what
+ * lives costs less than thrashing. */
+static bool wasteful(struct ram_store *rs, u32 nr_segs)
+{
+	u64 held = (u64)nr_segs * SEG_SIZE, used = relaxed_load(&rs->used_bytes);
+
+	return held > used && held - used > held / 8;
+}
+
+/* The emptiest sealed segments that have less live than the threshold become victims; true when there
+ * are any. */
 static bool pick_victims(struct ram_store *rs)
 {
 	struct compactor *k = &rs->comp;
+	u32 seg[MAX_VICTIMS], live[MAX_VICTIMS];
 	bool pressed = relaxed_load(&rs->pressed);
-	u64 live = 0, held, used = relaxed_load(&rs->used_bytes);
-	bool wasteful;
-	u32 n, left, limit;
+	unsigned nr = 0, max, i;
+	u32 n, left, limit, refs;
 
 	ps_mutex_lock(&rs->lock);
 	n = rs->next_seg;
-	held = (u64)rs->nr_segs * SEG_SIZE;
+	max = victims_at_once(rs->nr_segs);
+	limit = pressed || wasteful(rs, rs->nr_segs) ? SEG_SIZE / 8 * 7 : SEG_SIZE / 2;
 	ps_mutex_unlock(&rs->lock);
-	/* Under half live: always. More, when dead space adds up to an eighth of the pool: it counts
-	 * against the program's limit, and moving costs less than thrashing. */
-	wasteful = held > used && held - used > held / 8;
-	limit = pressed || wasteful ? SEG_SIZE / 8 * 7 : SEG_SIZE / 2;
-	k->nr_victims = 0;
-	for (left = MIN(n, (u32)PICK_BATCH); left && k->nr_victims < MAX_VICTIMS; left--) {
-		struct segment *s;
-		u32 refs;
-
+	for (left = MIN(n, (u32)PICK_BATCH); left; left--, k->next_seg++) {
 		if (k->next_seg >= n)
 			k->next_seg = 0;
-		s = &rs->segs[k->next_seg];
-		refs = relaxed_load(&s->refs);
 		/* 0: dead or free. Above SEG_OPEN: someone's open segment. */
-		if (refs && refs < limit &&
-		    atomic_compare_exchange_strong(&s->refs, &refs, refs + SEG_VICTIM)) {
-			k->victims[k->nr_victims++] = k->next_seg;
-			live += refs;
+		refs = relaxed_load(&rs->segs[k->next_seg].refs);
+		if (!refs || refs >= limit || (nr == max && refs >= live[nr - 1]))
+			continue;
+		nr += nr < max;
+		for (i = nr - 1; i && live[i - 1] > refs; i--) {
+			seg[i] = seg[i - 1];
+			live[i] = live[i - 1];
 		}
-		k->next_seg++;
+		seg[i] = k->next_seg;
+		live[i] = refs;
 	}
-	if (!left)
+	k->nr_victims = 0;
+	for (i = 0; i < nr; i++) {
+		refs = relaxed_load(&rs->segs[seg[i]].refs);
+		if (refs && refs < SEG_OPEN &&
+		    atomic_compare_exchange_strong(&rs->segs[seg[i]].refs, &refs, refs + SEG_VICTIM))
+			k->victims[k->nr_victims++] = seg[i];
+	}
+	if (!nr)
 		relaxed_store(&rs->pressed, false);
-	/* Moving must free a segment: what lives in the victims fits in fewer than they are. */
-	if (k->nr_victims > (live + SEG_SIZE - 1) / SEG_SIZE ||
-	    (k->nr_victims && k->out.seg != SEG_NONE && k->out.pos + live <= SEG_SIZE))
-		return true;
-	while (k->nr_victims)
-		seg_put(rs, k->victims[--k->nr_victims], SEG_VICTIM);
-	return false;
+	return k->nr_victims != 0;
 }
 
 static inline bool is_victim(struct ram_store *rs, u32 seg)
@@ -301,6 +313,14 @@ static bool compact(struct ram_store *rs, u64 deadline)
 	start_waiting(rs);
 	finish_waiting(rs);
 	return true;
+}
+
+bool ram_wasteful(struct store *st)
+{
+	struct ram_store *rs = to_ram(st);
+
+	/* Without the lock: a hint. */
+	return relaxed_load(&rs->nr_dead) || wasteful(rs, __atomic_load_n(&rs->nr_segs, __ATOMIC_RELAXED));
 }
 
 bool ram_housekeep(struct store *st, unsigned worker)

@@ -127,7 +127,9 @@ struct ram_cluster {
 		u32 seg, bytes;
 	} part[CLUSTER_PARTS];
 };
+#ifndef PS_DEBUG /* where locks have a rank */
 _Static_assert(sizeof(struct ram_cluster) == PS_CACHELINE, "one line for a cluster");
+#endif
 
 struct segment {
 	u8 *mem;	  /* set while in use or dead */
@@ -235,6 +237,7 @@ void ram_part_sub(struct ram_cluster *c, u32 seg, u32 bytes);
 
 /* store_ram_compact.c */
 bool ram_housekeep(struct store *st, unsigned worker);
+bool ram_wasteful(struct store *st);
 void ram_purge(struct store *st);
 
 #endif

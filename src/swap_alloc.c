@@ -207,6 +207,7 @@ static bool prefer_nonfull(struct swap_info *si)
  * to be told which list it is on. */
 static struct swap_cluster_info *take_fresh(struct swap_info *si, struct swap_cluster_info **busy)
 {
+	ps_lock_set_rank(&si->clusters[si->nr_touched].lock, RANK_CLUSTER);
 	list_link(si, &si->clusters[si->nr_touched++], SWAP_LIST_FREE);
 	return list_trylock(si, SWAP_LIST_FREE, busy);
 }

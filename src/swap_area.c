@@ -39,6 +39,7 @@ int swapfile_add_area(struct swapfile *sf, struct store *st)
 	si = arena_alloc(sizeof(*si));
 	if (!si)
 		return -ENOMEM;
+	ps_lock_set_rank(&si->lock, RANK_AREA);
 	si->store = st;
 	si->nr_slots = st->nr_slots;
 	si->nr_clusters = st->nr_slots / SWAPFILE_CLUSTER;

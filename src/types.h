@@ -196,8 +196,9 @@ struct ps_ctx {
 	void (*main)(struct ps_ctx *ctx); /* body of its thread */
 	char *stack;			   /* run mode */
 	_Atomic s32 tid;
-	pid_t run_tid; /* handlers: faults in a row of one thread, for handoff.c */
+	pid_t run_tid; /* handlers: a run of faults, for handoff.c */
 	u32 run;
+	bool run_mixed; /* of several threads */
 	u64 run_ns;
 	char *buf;	/* PS_BUF_PAGES: pages read back, or copied out of a frame */
 	u64 slots[PTRS_PER_PMD];
@@ -236,19 +237,21 @@ struct ps_tuning {
 
 #define PS_CPU_WORDS 16 /* affinity masks: 1024 CPUs */
 
-/* One thread of the program and one handler share a CPU (handoff.c). */
+#define PS_BOUND_MAX 8
+
+/* Threads of the program and one handler share a CPU (handoff.c). */
 struct ps_handoff {
 	struct ps_mutex lock; /* to begin and end */
 	_Atomic u32 bound; /* CPU + 1; 0: no binding */
 	_Atomic u32 owner; /* id of the handler */
-	pid_t tid;	   /* of the program's thread */
+	_Atomic u32 nr;	   /* of the program's threads */
+	pid_t tid[PS_BOUND_MAX];
+	u64 mask[PS_BOUND_MAX][PS_CPU_WORDS]; /* what theirs were */
 	unsigned nr_cpus;  /* that the engine may use */
 	bool off;	   /* not possible here */
-	_Atomic u32 others; /* faults of other threads since it began */
 	_Atomic u32 faults; /* since the last tick */
 	u64 started_ns, tick_ns, hold_ns;
 	_Atomic u64 not_before_ns;
-	u64 mask[PS_CPU_WORDS]; /* what the thread's was */
 	u64 own[PS_CPU_WORDS];	/* the engine's */
 };
 
