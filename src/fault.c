@@ -569,7 +569,7 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 	} else {
 		if (!mm->foreign)
 			lru_add(&ps->lru, e, LRU_ACTIVE);
-		e->referenced = true;
+		relaxed_store(&e->referenced, true);
 	}
 	ps_mutex_unlock(&e->io);
 	reclaim_unreserve(ps, window);

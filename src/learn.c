@@ -66,7 +66,13 @@ static unsigned start_order(struct ps_ctx *ctx, struct extent *e)
 
 bool learn_may_map_all(struct extent *e)
 {
-	return e->proven == LEARN_DENSE || e->proven == LEARN_UNKNOWN || e->order == 9;
+	return !relaxed_load(&e->in_part);
+}
+
+static void publish(struct extent *e)
+{
+	relaxed_store(&e->in_part, e->proven != LEARN_DENSE && e->proven != LEARN_UNKNOWN &&
+					    e->order != 9);
 }
 
 static void whole(unsigned *start, unsigned *end)
@@ -146,6 +152,7 @@ void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, u
 	} else {
 		window_of_block(e, i, seen, now, start, end);
 	}
+	publish(e);
 	e->tick[b] = e->last_tick = now;
 	e->window = *end - i;
 	e->next_page = *end;
@@ -186,6 +193,7 @@ void learn_out(struct ps_ctx *ctx, struct extent *e)
 	} else if (e->hits && e->order == 0) {
 		judge_pages(e);
 	}
+	publish(e);
 	e->hits = 0;
 	e->window = e->next_page = 0;
 	e->run = 0;

@@ -14,7 +14,7 @@ static void unlink_locked(struct lru *lru, struct extent *e)
 		e->next->prev = e->prev;
 	else
 		lru->tail[e->lru] = e->prev;
-	lru->nr[e->lru]--;
+	relaxed_sub(&lru->nr[e->lru], 1);
 	e->prev = e->next = NULL;
 	__atomic_store_n(&e->lru, LRU_NONE, __ATOMIC_RELAXED);
 }
@@ -24,7 +24,7 @@ static void link_locked(struct lru *lru, struct extent *e, enum lru_list list, b
 	if (list == LRU_NONE)
 		return;
 	__atomic_store_n(&e->lru, list, __ATOMIC_RELAXED);
-	lru->nr[list]++;
+	relaxed_add(&lru->nr[list], 1);
 	if (tail) {
 		e->prev = lru->tail[list];
 		if (e->prev)

@@ -643,7 +643,7 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		lru_move_tail(&ps->lru, e, LRU_INACTIVE);
 	}
 out:
-	if (!e->frame && e->lru == LRU_INACTIVE)
+	if (!e->frame && __atomic_load_n(&e->lru, __ATOMIC_RELAXED) == LRU_INACTIVE)
 		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
 	ps_mutex_unlock(&e->io);
 	return ret;

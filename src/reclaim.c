@@ -48,7 +48,7 @@ static unsigned try_write(struct ps_ctx *ctx)
 
 static unsigned try_take(struct ps_ctx *ctx)
 {
-	unsigned spared = 0, all = __atomic_load_n(&ctx->ps->lru.nr[LRU_ACTIVE], __ATOMIC_RELAXED);
+	unsigned spared = 0, all = relaxed_load(&ctx->ps->lru.nr[LRU_ACTIVE]);
 
 	for (unsigned i = 0; i < CANDIDATES; i++) {
 		struct extent *e = lru_rotate(&ctx->ps->lru, LRU_ACTIVE);
@@ -57,8 +57,8 @@ static unsigned try_take(struct ps_ctx *ctx)
 		if (!e)
 			return 0;
 		/* Pages came into it since it was last here: a second chance. */
-		if (e->referenced && spared < all) {
-			e->referenced = false;
+		if (relaxed_load(&e->referenced) && spared < all) {
+			relaxed_store(&e->referenced, false);
 			spared++;
 			i--;
 			continue;
@@ -86,7 +86,7 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	/* Handlers take out, workers write: each writer has a segment of its own open. */
 	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
 	if (!full && (relaxed_load(&ps->cache.nr_pages) > inactive_target(ps) ||
-		      __atomic_load_n(&ps->lru.nr[LRU_ACTIVE], __ATOMIC_RELAXED) == 0))
+		      relaxed_load(&ps->lru.nr[LRU_ACTIVE]) == 0))
 		n = try_write(ctx);
 	if (!n && relaxed_load(&ps->cache.nr_pages) <= 2 * inactive_target(ps))
 		*progress = try_take(ctx) > 0;
@@ -173,13 +173,13 @@ static void job_work(struct ps_ctx *ctx)
 		struct extent *e;
 		int ret = 0;
 
-		if (addr >= job->end)
+		if (addr >= relaxed_load(&job->end))
 			break;
 		e = pt_find(job->mm, addr);
 		if (!e)
 			continue;
 		extent_take_out(ctx, e, true);
-		if (job->write)
+		if (relaxed_load(&job->write))
 			ret = extent_write_out(ctx, e, true);
 		if (ret < 0)
 			relaxed_store(&job->error, ret);
@@ -198,9 +198,9 @@ int reclaim_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end, bool
 
 	ps_mutex_lock(&job->lock);
 	job->mm = mm;
-	job->start = start;
-	job->end = end;
-	job->write = write;
+	relaxed_store(&job->start, start);
+	relaxed_store(&job->end, end);
+	relaxed_store(&job->write, write);
 	relaxed_store(&job->error, 0);
 	atomic_store(&job->next, start & PMD_MASK);
 	ps_event_wake(&ps->reclaim_ev);
@@ -222,7 +222,7 @@ int reclaim_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end, bool
 
 static bool job_waiting(struct pswap *ps)
 {
-	return atomic_load(&ps->job.next) < ps->job.end;
+	return atomic_load(&ps->job.next) < relaxed_load(&ps->job.end);
 }
 
 static void housekeep(struct ps_ctx *ctx)

@@ -134,12 +134,12 @@ static bool punch(struct file_store *fs, u64 max, bool now)
 	u64 deadline = ps_now_ns() + BUDGET_NS;
 
 	while (left) {
-		u64 n;
+		u64 at = relaxed_load(&fs->next_punch), n;
 
-		if (fs->next_punch >= end)
-			fs->next_punch = 0;
-		n = punch_run(fs, fs->next_punch, end, now);
-		fs->next_punch += n;
+		if (at >= end)
+			at = 0;
+		n = punch_run(fs, at, end, now);
+		relaxed_store(&fs->next_punch, at + n);
 		left -= MIN(n, left);
 		if (!now && n > 1 && ps_now_ns() > deadline)
 			return true;

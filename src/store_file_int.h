@@ -151,7 +151,7 @@ struct file_store {
 	u32 file_end; /* entries of files[] ever used */
 	_Atomic u64 next_seq;
 	_Atomic u64 live, touched_pages, cluster_end, returned_bytes, cached_bytes;
-	u64 next_punch;
+	_Atomic u64 next_punch;
 	bool told; /* that no file can be created; said once. Under the lock */
 };
 

@@ -320,7 +320,7 @@ bool ram_wasteful(struct store *st)
 	struct ram_store *rs = to_ram(st);
 
 	/* Without the lock: a hint. */
-	return relaxed_load(&rs->nr_dead) || wasteful(rs, __atomic_load_n(&rs->nr_segs, __ATOMIC_RELAXED));
+	return relaxed_load(&rs->nr_dead) || wasteful(rs, relaxed_load(&rs->nr_segs));
 }
 
 bool ram_housekeep(struct store *st, unsigned worker)

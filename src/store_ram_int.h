@@ -185,7 +185,7 @@ struct ram_store {
 	u32 dead;	      /* segments without a live byte, memory still held */
 	u32 free;	      /* numbers without memory */
 	u32 next_seg;	      /* numbers never used */
-	u32 nr_segs;	      /* with memory: open, sealed, dead */
+	_Atomic u32 nr_segs;  /* with memory: open, sealed, dead */
 
 	_Atomic u32 nr_dead;
 	_Atomic u64 used_bytes, returned_bytes;

@@ -92,7 +92,7 @@ struct extent {
 	u64 addr; /* of its first byte, 2 MiB aligned */
 	u8 pmd;	  /* enum pmd_kind */
 	u8 lru;	  /* enum lru_list; lru.lock */
-	bool referenced; /* asked for since it came on its list; lru.lock not needed, a hint */
+	_Atomic bool referenced; /* asked for since it came on its list: a hint */
 	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
 	u16 nr_pte; /* PMD_TABLE: entries that are not PTE_NONE */
 	u16 nr_present; /* bits in present */
@@ -106,11 +106,12 @@ struct extent {
 					 * what we know of */
 	struct extent *prev, *next; /* lru.lock */
 
-	/* Fault-around (learn.c); extent.io, read without it as a hint. */
+	/* Fault-around (learn.c); extent.io. */
+	_Atomic bool in_part; /* the next window will not be all of it; a hint, read without extent.io */
 	u8 order;	  /* of this stay: 0, 4 or 9 */
-	u8 proven;	  /* enum learn_proof */
+	_Atomic u8 proven; /* enum learn_proof; read of its neighbour without extent.io */
 	u8 fill;	  /* first touches: order of the next fill */
-	bool full;	  /* filled or read back as a whole since it was last out */
+	_Atomic bool full; /* filled or read back as a whole since it was last out */
 	u8 probe_block;	  /* order 4: the block whose pages come one at a time */
 	u8 run;		  /* blocks that were asked for, or proved dense, close to each other */
 	u16 hits;	  /* faults served in this stay */
@@ -174,7 +175,7 @@ struct swap_cache {
 struct lru {
 	struct ps_mutex lock;
 	struct extent *head[LRU_NR], *tail[LRU_NR];
-	u32 nr[LRU_NR];
+	_Atomic u32 nr[LRU_NR]; /* written under the lock */
 };
 
 /* ---- engine ---- */
@@ -259,8 +260,8 @@ struct ps_handoff {
 struct ps_job {
 	struct ps_mutex lock; /* one job at a time */
 	struct ps_mm *mm;
-	u64 start, end;
-	bool write;
+	_Atomic u64 start, end;
+	_Atomic bool write;
 	_Atomic u64 next; /* address of the next extent to take; >= end: nothing left */
 	_Atomic u32 running; /* threads at work on it */
 	_Atomic s32 error;

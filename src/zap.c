@@ -133,7 +133,8 @@ void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 			zap_pte_range(e, i, last, flags);
 		}
 		drop_dead_frame(e);
-		if (!e->nr_present && !e->frame && e->lru != LRU_NONE)
+		if (!e->nr_present && !e->frame &&
+		    __atomic_load_n(&e->lru, __ATOMIC_RELAXED) != LRU_NONE)
 			lru_move(&mm->ps->lru, e, LRU_NONE);
 		ps_mutex_unlock(&e->lock);
 	}
@@ -199,6 +200,7 @@ void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 			ps_mutex_unlock(&d->lock);
 			d->order = e->order;
 			d->proven = e->proven;
+			relaxed_store(&d->in_part, relaxed_load(&e->in_part));
 			continue;
 		}
 		for (; i < last; i++) {
