@@ -454,6 +454,9 @@ static void quiet_for_fork(struct request *r)
 	if (atomic_load(&G.fork_done) == 1 && !G.fork_foreign)
 		G.children++;
 	stat_inc(ps->stat, forks);
+	/* What is shared from now on counts by half; the child is about to say so too. */
+	relaxed_store(&ps->rollup_due_ns, 0);
+	account_refresh(ps);
 	ps_rwlock_write_unlock(&ps->freeze);
 	atomic_store(&G.fork_state, 0);
 }

@@ -36,9 +36,12 @@ static void forget_locks(struct pswap *ps)
 	memset(&ps->reclaim_ev, 0, sizeof(ps->reclaim_ev));
 	memset(&ps->freed_ev, 0, sizeof(ps->freed_ev));
 	memset(ps->inflight, 0, sizeof(ps->inflight));
+	memset(&ps->handoff, 0, sizeof(ps->handoff));
 	for (unsigned i = 0; i < PS_NR_CTX; i++) {
 		memset(&ps->ctx[i]->busy, 0, sizeof(ps->ctx[i]->busy));
 		ps->ctx[i]->nr_deferred = 0;
+		relaxed_store(&ps->ctx[i]->tid, 0);
+		ps->ctx[i]->run = 0;
 	}
 	ps->foreign = NULL; /* served by the parent's engine */
 	relaxed_store(&ps->stop, 0);
@@ -47,7 +50,9 @@ static void forget_locks(struct pswap *ps)
 	relaxed_store(&ps->full_until, 0);
 	/* Locks are not inherited. */
 	relaxed_store(&ps->locked_all, 0);
+	/* Half of what is resident here is the parent's: the first look must see it. */
 	relaxed_store(&ps->forked, 1);
+	relaxed_store(&ps->rollup_due_ns, 0);
 }
 
 /* What the program said of its memory comes true now. */

@@ -187,7 +187,10 @@ def main():
         todo.append((name, path, os.path.join(build, "tests", name)))
     for name, path in sources("tests", "fuzz_", ".c"):
         todo.append((name, path, os.path.join(build, "tests", name)))
-    if not args.sanitize:
+    if args.sanitize:
+        todo.append(("stress", "tests/progs/stress.c",
+                     os.path.join(build, "tests", "progs", "stress")))
+    else:
         for name, path in sources("tests", "", ".sh"):
             todo.append((name, path, None))
         for name, path in sources("tests/run", "", ".sh"):
@@ -207,7 +210,7 @@ def main():
             timeout *= 5
         if program is None:
             run_script(name, path, timeout, env, res)
-        elif os.path.exists(program) and name.startswith("fuzz_"):
+        elif os.path.exists(program) and (name.startswith("fuzz_") or name == "stress"):
             run_script(name, program, timeout, env, res)
         elif os.path.exists(program):
             run_cmocka(name, program, timeout, env, res)

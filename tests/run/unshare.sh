@@ -7,7 +7,11 @@ need_pswap
 PRESS=48
 [ "$(id -u)" = 0 ] || skip "needs root"
 for how in newuser newns vm setns chroot newpid files misc; do
-	# Trees of several processes: their exact bound is issue B's.
-	NOBOUND=1 both 40M unshare $how
+	# A child in a namespace of process ids is counted twice; after chroot there is no place for the
+	# file store.
+	case $how in
+	chroot | newpid) NOBOUND=1 both 40M unshare $how ;;
+	*) both 40M unshare $how ;;
+	esac
 done
 finish
