@@ -2,6 +2,8 @@
 /* pagetable.c - see pagetable.h. */
 #include "pagetable.h"
 #include "arena.h"
+#include "folio_batch.h"
+#include "lru.h"
 #include "swap_cache.h"
 
 #define PT_ADDR_BITS 47
@@ -27,6 +29,7 @@ void pt_free(struct ps_mm *mm)
 {
 	if (!mm->root)
 		return;
+	lru_add_drain_all(&mm->ps->lru);
 	for (unsigned r = 0; r < PT_ROOT_SIZE; r++) {
 		struct extent **leaf = mm->root[r];
 
@@ -36,6 +39,7 @@ void pt_free(struct ps_mm *mm)
 			if (!leaf[l])
 				continue;
 			ps_assert(leaf[l]->pmd == PMD_NONE);
+			folio_del_lru(&leaf[l]->folio);
 			if (leaf[l]->frame)
 				frame_release(mm->ps, leaf[l]->frame);
 			arena_free(leaf[l], sizeof(struct extent));
@@ -80,6 +84,7 @@ struct extent *pt_get(struct ps_mm *mm, u64 addr)
 			goto out;
 		e->mm = mm;
 		e->addr = addr & PMD_MASK;
+		folio_init(&e->folio, &mm->ps->lru.root);
 		relaxed_add(&mm->ps->nr_extents, 1);
 		__atomic_store_n(&leaf[leaf_index(addr)], e, __ATOMIC_RELEASE);
 	}
@@ -146,6 +151,12 @@ static void table_free(struct extent *e)
 	relaxed_sub(&e->mm->ps->nr_tables, 1);
 }
 
+/* extent.lock makes it the only writer. */
+static void folio_count(struct extent *e, int by)
+{
+	relaxed_store(&e->folio.pages, relaxed_load(&e->folio.pages) + by);
+}
+
 static void count(struct extent *e, pte_t pte, int by)
 {
 	enum pte_kind kind = pte_kind(pte);
@@ -158,6 +169,7 @@ static void count(struct extent *e, pte_t pte, int by)
 		relaxed_add(&e->mm->ps->stat->swapped_pages, (u64)(s64)by);
 	} else if (kind == PTE_CACHED) {
 		e->frame->nr_live += by;
+		folio_count(e, by);
 	}
 }
 
@@ -186,6 +198,7 @@ void present_set(struct extent *e, unsigned i, unsigned nr)
 		e->nr_present += !(e->present[i / 64] & bit);
 		e->present[i / 64] |= bit;
 	}
+	folio_count(e, e->nr_present - was);
 	relaxed_add(&e->mm->ps->nr_resident, e->nr_present - was);
 }
 
@@ -199,6 +212,9 @@ void present_clear(struct extent *e, unsigned i, unsigned nr)
 		e->nr_present -= !!(e->present[i / 64] & bit);
 		e->present[i / 64] &= ~bit;
 	}
+	if (e->nr_present == was)
+		return;
+	folio_count(e, e->nr_present - was);
 	relaxed_sub(&e->mm->ps->nr_resident, was - e->nr_present);
 }
 
@@ -208,8 +224,10 @@ void pmd_clear(struct extent *e)
 		table_free(e);
 	if (e->nr_swap)
 		relaxed_sub(&e->mm->ps->stat->swapped_pages, e->nr_swap);
-	if (e->frame)
+	if (e->frame) {
+		folio_count(e, -e->frame->nr_live);
 		e->frame->nr_live = 0;
+	}
 	e->pmd = PMD_NONE;
 	e->nr_pte = e->nr_swap = 0;
 }
@@ -228,4 +246,5 @@ void pmd_set_cached(struct extent *e)
 	pmd_clear(e);
 	e->pmd = PMD_CACHED;
 	e->frame->nr_live = PTRS_PER_PMD;
+	folio_count(e, PTRS_PER_PMD);
 }
