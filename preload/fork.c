@@ -13,6 +13,7 @@
  */
 #include "arena.h"
 #include "log.h"
+#include "lru.h"
 #include "pageout.h"
 #include "pagetable.h"
 #include "region.h"

@@ -188,15 +188,22 @@ void pte_set(struct extent *e, unsigned i, pte_t pte)
 	}
 }
 
+/* The bits of up to nr pages from page i on that lie in its word; *n: how many these are. */
+static u64 word_bits(unsigned i, unsigned nr, unsigned *n)
+{
+	*n = MIN(nr, 64 - i % 64);
+	return ~0ULL >> (64 - *n) << (i % 64);
+}
+
 void present_set(struct extent *e, unsigned i, unsigned nr)
 {
-	unsigned was = e->nr_present;
+	unsigned was = e->nr_present, n;
 
-	for (; nr; i++, nr--) {
-		u64 bit = 1ULL << (i % 64);
+	for (; nr; i += n, nr -= n) {
+		u64 bits = word_bits(i, nr, &n);
 
-		e->nr_present += !(e->present[i / 64] & bit);
-		e->present[i / 64] |= bit;
+		e->nr_present += __builtin_popcountll(bits & ~e->present[i / 64]);
+		e->present[i / 64] |= bits;
 	}
 	folio_count(e, e->nr_present - was);
 	relaxed_add(&e->mm->ps->nr_resident, e->nr_present - was);
@@ -204,13 +211,13 @@ void present_set(struct extent *e, unsigned i, unsigned nr)
 
 void present_clear(struct extent *e, unsigned i, unsigned nr)
 {
-	unsigned was = e->nr_present;
+	unsigned was = e->nr_present, n;
 
-	for (; nr && e->nr_present; i++, nr--) {
-		u64 bit = 1ULL << (i % 64);
+	for (; nr && e->nr_present; i += n, nr -= n) {
+		u64 bits = word_bits(i, nr, &n);
 
-		e->nr_present -= !!(e->present[i / 64] & bit);
-		e->present[i / 64] &= ~bit;
+		e->nr_present -= __builtin_popcountll(bits & e->present[i / 64]);
+		e->present[i / 64] &= ~bits;
 	}
 	if (e->nr_present == was)
 		return;
