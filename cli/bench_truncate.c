@@ -5,7 +5,7 @@
  *
  * A round is sixteen groups of sixteen objects (16 directories of 16 files, as in the benchmark that
  * this one follows).  Each group has a process of its own, and the sets take turns group by group,
- * so that no set has a time of day of its own.  Before the timed objects of a group one more is
+ * forth and back, so that no set has a time of day, or a certain predecessor, of its own.  Before the timed objects of a group one more is
  * dropped, for what only the first drop of a process pays.
  */
 #include <errno.h>
@@ -253,11 +253,32 @@ static int sample_group(struct bench_set *set, struct bench_req *req, struct gro
 	return 0;
 }
 
+/* One group of each set that is not dropped, of drains or of the others. As bench_truncate_run. */
+static int sample_groups(struct bench_result *r, struct bench_req *req, struct group *g, bool back,
+			 bool drains, char why[BENCH_WHY])
+{
+	for (unsigned i = 0; i < r->n_sets; i++) {
+		struct bench_set *set = &r->sets[back ? r->n_sets - 1 - i : i];
+		int ret;
+
+		if (set->dropped || bench_side_drain(set->side) != drains)
+			continue;
+		req->side = set->side;
+		ret = sample_group(set, req, g);
+		if (ret == 1)
+			snprintf(why, BENCH_WHY, "%.24s: %.160s", set->name, g->sample.why);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 /* Fills the sets of r. 0; -1: stopped; 1: failed, why says so. */
 int bench_truncate_run(struct bench_result *r, struct bench_req *req, char why[BENCH_WHY])
 {
 	unsigned objects = (unsigned)(req->size / BENCH_OBJECT), left;
-	unsigned groups = objects < 16 ? objects : 16, ret = 0;
+	unsigned groups = objects < 16 ? objects : 16;
+	int ret = 0;
 	struct group *g = NULL;
 
 	if (objects > groups * BENCH_GROUP_MAX)
@@ -267,22 +288,15 @@ int bench_truncate_run(struct bench_result *r, struct bench_req *req, char why[B
 		strcpy(why, "out of memory");
 		return 1;
 	}
-	for (unsigned round = 0; round < r->opts->rounds && !ret; round++) {
+	/* The drains last: their threads would disturb who comes after them. */
+	for (unsigned round = 0; round < 2 * r->opts->rounds && !ret; round++) {
 		left = objects;
 		for (unsigned k = 0; k < groups && !ret; k++) {
 			req->limit = left / (groups - k);
 			left -= (unsigned)req->limit;
-			for (unsigned i = 0; i < r->n_sets && !ret; i++) {
-				if (r->sets[i].dropped)
-					continue;
-				req->side = r->sets[i].side;
-				ret = (unsigned)sample_group(&r->sets[i], req, g);
-				if (ret == 1)
-					snprintf(why, BENCH_WHY, "%.24s: %.160s", r->sets[i].name,
-						 g->sample.why);
-			}
+			ret = sample_groups(r, req, g, k % 2, round >= r->opts->rounds, why);
 		}
 	}
 	munmap(g, sizeof(*g));
-	return (int)ret;
+	return ret;
 }
