@@ -21,6 +21,7 @@
 #define CGROUP_MIN   (8UL << 20)  /* a process hardly lives with less */
 #define SIZE_DEFAULT (1UL << 30)
 #define SAMPLE_TRIES 3u
+#define ROUNDS_DEFAULT 5u
 
 struct plan {
 	const char *name;
@@ -46,6 +47,19 @@ static const struct plan plan_limited[] = {
 	{ NULL, 0 },
 };
 
+static const struct plan plan_truncate[] = {
+	{ "pswap", SIDE_PSWAP },
+	{ "pswap_every", SIDE_PSWAP_EVERY },
+	{ "pswap_huge", SIDE_PSWAP_HUGE },
+	{ "pswap_huge_every", SIDE_PSWAP_HUGE_EVERY },
+	{ "memfd", SIDE_MEMFD },
+	{ "memfd_unmapped", SIDE_MEMFD_UNMAPPED },
+	{ "drain_0", SIDE_DRAIN_0 },
+	{ "drain_1", SIDE_DRAIN_1 },
+	{ "drain_8", SIDE_DRAIN_8 },
+	{ NULL, 0 },
+};
+
 static const struct {
 	const char *name, *unit;
 	const struct plan *plan;
@@ -55,9 +69,10 @@ static const struct {
 	[BENCH_PAGEOUT] = { "pageout", "ns", plan_pageout, FILL_MIXED },
 	[BENCH_SCAN] = { "scan", "ns/page", plan_limited, FILL_MIXED },
 	[BENCH_RANDOM] = { "random", "ns/access", plan_limited, FILL_MIXED },
+	[BENCH_TRUNCATE] = { "truncate", "ns", plan_truncate, FILL_SAME },
 };
 static const char *const fills[FILL_NR] = { "same", "mixed", "random" };
-static const char *const later[] = { "truncate", "exit", "apps", "compare" };
+static const char *const later[] = { "exit", "apps" };
 
 const char *bench_kind_name(enum bench_kind kind)
 {
@@ -121,8 +136,8 @@ enum {
 static const struct argp_option options[] = {
 	{ "size", OPT_SIZE, "SIZE", 0, "Bytes of memory, with K, M, G or T (default 1G)", 0 },
 	{ "fill", OPT_FILL, "FILL", 0,
-	  "same, mixed or random (default: same for munmap, else mixed)", 0 },
-	{ "rounds", OPT_ROUNDS, "N", 0, "Samples of each side (default 5)", 0 },
+	  "same, mixed or random (default: same for munmap and truncate, else mixed)", 0 },
+	{ "rounds", OPT_ROUNDS, "N", 0, "Samples of each side; truncate: of each object (default 5; truncate: 1)", 0 },
 	{ "peer", OPT_PEER, "PEER", 0, "zram (default; needs root) or none", 0 },
 	{ "json", OPT_JSON, NULL, 0, "Print JSON", 0 },
 	{ 0 },
@@ -145,7 +160,8 @@ static void parse_name(struct parsed *p, const char *arg)
 	for (unsigned i = 0; i < ARRAY_SIZE(later); i++)
 		if (!strcmp(arg, later[i]))
 			cli_fail("bench: %s: not in this version", arg);
-	cli_fail("bench: %s: NAME is one of munmap, pageout, scan, random, all", arg);
+	cli_fail("bench: %s: NAME is one of munmap, pageout, scan, random, truncate, all; or "
+		 "compare FILE FILE", arg);
 }
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
@@ -194,7 +210,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!p->name)
 			cli_fail("bench: NAME is missing: one of munmap, pageout, scan, random, "
-				 "all");
+				 "truncate, all");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -206,7 +222,8 @@ static const struct argp argp = {
 	.parser = parse_opt,
 	.args_doc = "NAME",
 	.doc = "Measures pswap beside the kernel's own swap on zram.\v"
-	       "NAME is munmap, pageout, scan, random, or all of these.  The zram device, huge "
+	       "NAME is munmap, pageout, scan, random, truncate, or all of these; "
+	       "`pswap bench compare --help` is about comparing saved results.  The zram device, huge "
 	       "page "
 	       "settings and cgroup that the kernel's side needs are set up for each sample and "
 	       "put "
@@ -364,6 +381,25 @@ static void free_result(struct bench_result *r)
 }
 
 /* NULL: stopped, or failed with a line on standard error. */
+/* truncate: all samples of all sets. 0, or -1 (said on standard error, unless stopped). */
+static int run_truncate(struct bench_result *r, struct bench_req *req, bool peer)
+{
+	char why[BENCH_WHY] = "";
+
+	for (unsigned i = 0; i < r->n_sets; i++)
+		if (!peer && strncmp(r->sets[i].name, "memfd", 5) == 0)
+			r->sets[i].dropped = true;
+	snprintf(r->zram_why, BENCH_WHY, "%s", peer ? "the peer of truncate is memfd" :
+						       "--peer none");
+	switch (bench_truncate_run(r, req, why)) {
+	case 0:
+		return 0;
+	case 1:
+		cli_warn("bench truncate: %s", why);
+	}
+	return -1;
+}
+
 static struct bench_result *run(enum bench_kind kind, const struct bench_opts *opts,
 				struct peer *peer, const char *why, const uint64_t *sums)
 {
@@ -379,9 +415,17 @@ static struct bench_result *run(enum bench_kind kind, const struct bench_opts *o
 	req.fill = opts->fill_given ? opts->fill : kinds[kind].fill;
 	plan_sets(r, peer, why);
 	for (unsigned i = 0; i < r->n_sets; i++) {
-		r->sets[i].samples = calloc(opts->rounds, sizeof(*r->sets[i].samples));
+		unsigned n = kind == BENCH_TRUNCATE ? bench_truncate_samples(opts) : opts->rounds;
+
+		r->sets[i].samples = calloc(n, sizeof(*r->sets[i].samples));
 		if (!r->sets[i].samples)
 			goto oom;
+	}
+	if (kind == BENCH_TRUNCATE) {
+		if (run_truncate(r, &req, opts->peer_zram))
+			goto fail;
+		munmap(shared, sizeof(*shared));
+		return r;
 	}
 	for (req.seed = 1; req.seed <= opts->rounds; req.seed++) {
 		for (unsigned i = 0; i < r->n_sets; i++) {
@@ -422,9 +466,22 @@ static uint64_t *make_sums(const struct parsed *p)
 	return sums;
 }
 
+/* What was not given, or does not fit. */
+static struct bench_opts bench_opts_of(const struct parsed *p, enum bench_kind kind)
+{
+	struct bench_opts o = p->opts;
+
+	if (!o.rounds)
+		o.rounds = kind == BENCH_TRUNCATE ? 1 : ROUNDS_DEFAULT;
+	if (kind == BENCH_TRUNCATE)
+		o.size = (o.size + BENCH_OBJECT - 1) & ~(BENCH_OBJECT - 1);
+	return o;
+}
+
 static int run_all(struct parsed *p)
 {
 	struct bench_result *res[BENCH_NR];
+	struct bench_opts opts[BENCH_NR];
 	char why[BENCH_WHY] = "--peer none";
 	struct peer *peer = NULL;
 	uint64_t *sums = NULL;
@@ -436,12 +493,13 @@ static int run_all(struct parsed *p)
 		cli_warn("bench: out of memory");
 		return EXIT_PSWAP;
 	}
-	if (p->opts.peer_zram)
+	if (p->opts.peer_zram && (p->all || !p->kinds[BENCH_TRUNCATE]))
 		peer = peer_start(p->opts.size, why);
 	for (unsigned k = 0; k < BENCH_NR && !ret && !bench_stop; k++) {
 		if (!p->kinds[k])
 			continue;
-		res[n] = run(k, &p->opts, peer, why, sums);
+		opts[k] = bench_opts_of(p, k);
+		res[n] = run(k, &opts[k], peer, why, sums);
 		if (res[n])
 			n++;
 		else
@@ -469,9 +527,11 @@ static int run_all(struct parsed *p)
 
 int cmd_bench(int argc, char **argv)
 {
-	struct parsed p = { .opts = { .size = SIZE_DEFAULT, .rounds = 5, .peer_zram = true } };
+	struct parsed p = { .opts = { .size = SIZE_DEFAULT, .peer_zram = true } };
 	int ret;
 
+	if (argc > 1 && !strcmp(argv[1], "compare"))
+		return cmd_bench_compare(argc - 1, argv + 1);
 	/* NAME last: getopt's reordering would make cli_parse name the wrong word in an error. */
 	if (argc > 2 && argv[1][0] != '-') {
 		char *arg = argv[1];

@@ -21,12 +21,16 @@
 #define BENCH_PMD      (2UL << 20)
 #define BENCH_WHY      192
 #define BENCH_MAX_SETS 12
+#define BENCH_OBJECT   (4UL << 20) /* truncate */
+#define BENCH_GROUP_MAX 64u	   /* truncate: objects of one process */
+#define BENCH_COLUMN   23	   /* width of a column's name */
 
 enum bench_kind {
 	BENCH_MUNMAP,
 	BENCH_PAGEOUT,
 	BENCH_SCAN,
 	BENCH_RANDOM,
+	BENCH_TRUNCATE,
 	BENCH_NR
 };
 enum bench_fill {
@@ -40,7 +44,15 @@ enum bench_side {
 	SIDE_PSWAP_ENTRY,    /* PSWAP_FREE=entry: slots freed one by one */
 	SIDE_PSWAP_4K,	     /* PSWAP_MAP_NOHUGE */
 	SIDE_PSWAP_RESIDENT, /* PSWAP_COUNT_RESIDENT */
-	SIDE_ZRAM_4K,
+	SIDE_PSWAP_EVERY,    /* truncate, PSWAP_DRAIN=every */
+	SIDE_PSWAP_HUGE,     /* truncate, objects of huge pages */
+	SIDE_PSWAP_HUGE_EVERY,
+	SIDE_MEMFD,	     /* truncate: mapped and touched, then ftruncate */
+	SIDE_MEMFD_UNMAPPED, /* the same, but unmapped before */
+	SIDE_DRAIN_0,	     /* truncate: lru_add_drain alone */
+	SIDE_DRAIN_1,	     /* while one thread adds folios */
+	SIDE_DRAIN_8,
+	SIDE_ZRAM_4K, /* from here on: sets that need the zram peer */
 	SIDE_ZRAM_64K,
 	SIDE_ZRAM_THP,
 	SIDE_ZRAM_RESIDENT_4K, /* the cgroup's limit not lessened by pswap's pool */
@@ -52,7 +64,7 @@ struct bench_opts {
 	uint64_t size;
 	enum bench_fill fill;
 	bool fill_given;
-	unsigned rounds;
+	unsigned rounds; /* 0: not given, the benchmark's default */
 	bool peer_zram;
 	bool json;
 };
@@ -62,7 +74,7 @@ struct bench_req {
 	enum bench_fill fill;
 	enum bench_side side;
 	uint64_t size;
-	uint64_t limit;	      /* scan and random: bytes allowed to this side */
+	uint64_t limit;	      /* scan and random: bytes allowed to this side; truncate: objects */
 	uint64_t seed;	      /* random: order of the accesses */
 	const uint64_t *sums; /* scan: bench_page_sum of each page, in memory shared by fork */
 	/* Filled in by the guardian. */
@@ -84,6 +96,7 @@ struct bench_sample {
 	uint64_t peak_pool_bytes;
 	uint64_t peak_bytes; /* pswap: peak footprint; kernel: the cgroup's peak */
 	uint64_t limit_bytes;
+	double drains;	     /* truncate: lru_drains of one drop */
 	uint64_t folios_out; /* kernel: folios of the set's size that were swapped out whole */
 	uint64_t left[3];    /* pswap: slots, frames, segments two seconds after the unmap */
 	char why[BENCH_WHY]; /* !ok: the reason, one line */
@@ -95,7 +108,7 @@ struct bench_set {
 	bool dropped; /* this machine cannot do it */
 	unsigned n;
 	unsigned retried;	      /* samples that failed and were taken again */
-	struct bench_sample *samples; /* opts->rounds of them */
+	struct bench_sample *samples; /* one a round; truncate: one an object and round */
 };
 
 struct bench_result {
@@ -123,6 +136,11 @@ static inline bool bench_limited(enum bench_kind kind)
 	return kind == BENCH_SCAN || kind == BENCH_RANDOM;
 }
 
+static inline bool bench_side_drain(enum bench_side side)
+{
+	return side >= SIDE_DRAIN_0 && side <= SIDE_DRAIN_8;
+}
+
 /* bench_child.c */
 typedef void bench_worker(const struct bench_req *req, struct bench_sample *s);
 void bench_signals(void);
@@ -146,6 +164,29 @@ bool bench_timed_passes(const struct bench_req *req, const void *addr, struct be
 /* bench_pswap.c, bench_kernel.c: the measured processes */
 bench_worker bench_pswap_worker;
 bench_worker bench_kernel_worker;
+
+/* bench_truncate.c */
+unsigned bench_truncate_samples(const struct bench_opts *o);
+int bench_truncate_run(struct bench_result *r, struct bench_req *req, char why[BENCH_WHY]);
+
+/* bench_table.c: v is sorted where it says so, and always by bench_print_columns */
+struct bench_column {
+	const char *name;
+	double *v;
+	unsigned n; /* at least 1 */
+};
+void bench_sort(double *v, unsigned n);
+double bench_mean(const double *v, unsigned n);
+double bench_stddev(const double *v, unsigned n);
+double bench_quantile(const double *sorted, unsigned n, double p);
+double bench_t_two_sided(double t, double df);
+double bench_difference(const double *a, unsigned na, const double *b, unsigned nb,
+			unsigned percent);
+/* The comparison table of two or three columns; the first is what the others are compared with. */
+void bench_print_columns(struct bench_column *c, unsigned n, const char *unit);
+
+/* bench_compare.c */
+int cmd_bench_compare(int argc, char **argv);
 
 /* bench_out.c */
 struct bench_figures {

@@ -3,6 +3,7 @@
  * bench_out.c - the figures of a benchmark: as a table, or as the Bench JSON.
  */
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,14 @@ static void derive(const struct bench_result *r, struct out *o)
 
 	add_ratio(o, "vs_zram", "pswap", "zram");
 	switch (r->kind) {
+	case BENCH_TRUNCATE:
+		add_ratio(o, "vs_every", "pswap", "pswap_every");
+		add_ratio(o, "vs_memfd", "pswap", "memfd");
+		add_ratio(o, "vs_memfd_unmapped", "pswap", "memfd_unmapped");
+		add_ratio(o, "huge_vs_every", "pswap_huge", "pswap_huge_every");
+		add_ratio(o, "huge_vs_memfd", "pswap_huge", "memfd");
+		add_ratio(o, "huge_vs_memfd_unmapped", "pswap_huge", "memfd_unmapped");
+		break;
 	case BENCH_MUNMAP:
 		add_ratio(o, "vs_entry", "pswap", "pswap_entry");
 		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram");
@@ -142,6 +151,12 @@ static void derive(const struct bench_result *r, struct out *o)
 static const char *counted(enum bench_kind kind)
 {
 	switch (kind) {
+	case BENCH_TRUNCATE:
+		return "wall time to drop one object of 4 MiB, every page of it touched: "
+		       "pswap_truncate, of 4 KiB folios or (huge) of huge pages, with one drain of the "
+		       "CPU's folio batches an object or (every) one a refill; memfd: ftruncate of a "
+		       "mapped file, unmapped: of one no longer mapped; drain_N: a drain alone while N "
+		       "threads add folios";
 	case BENCH_MUNMAP:
 		return "wall time of munmap of a region that is swapped out whole; pswap_returned: "
 		       "until its pool memory is back at the system, which the kernel's time holds "
@@ -165,18 +180,47 @@ static enum bench_fill used_fill(const struct bench_result *r)
 {
 	if (r->opts->fill_given)
 		return r->opts->fill;
-	return r->kind == BENCH_MUNMAP ? FILL_SAME : FILL_MIXED;
+	return r->kind == BENCH_MUNMAP || r->kind == BENCH_TRUNCATE ? FILL_SAME : FILL_MIXED;
 }
 
 static json_t *number(enum bench_kind kind, double v)
 {
 	/* Nanoseconds of a whole operation are whole; those of a page are not. */
-	return bench_limited(kind) ? json_real(v) : json_integer((json_int_t)(v + 0.5));
+	return bench_limited(kind) || kind == BENCH_TRUNCATE ? json_real(v) : json_integer((json_int_t)(v + 0.5));
 }
 
 static void put_u64(json_t *o, const char *key, uint64_t v)
 {
 	json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static const char *set_unit(const struct bench_result *r, const struct bench_set *set)
+{
+	return bench_side_drain(set->side) ? "ns/drain" : bench_unit(r->kind);
+}
+
+/* What truncate's sets have besides the common keys. */
+static json_t *json_truncate_set(json_t *o, const struct out_set *s)
+{
+	const struct bench_sample *last = &s->set->samples[s->set->n - 1];
+	double *v = malloc(s->set->n * sizeof(*v));
+
+	for (unsigned i = 0; v && i < s->set->n; i++)
+		v[i] = s->set->samples[i].value;
+	if (v) {
+		json_object_set_new(o, "amean", json_real(bench_mean(v, s->set->n)));
+		json_object_set_new(o, "stddev", json_real(bench_stddev(v, s->set->n)));
+	}
+	free(v);
+	if (!bench_side_drain(s->set->side) && s->f.median > 0) {
+		json_object_set_new(o, "ns_per_page", json_real(s->f.median * (double)BENCH_PAGE /
+								(double)BENCH_OBJECT));
+		put_u64(o, "object_bytes", BENCH_OBJECT);
+	}
+	if (strncmp(s->name, "pswap", 5) == 0)
+		json_object_set_new(o, "drains_per_object", json_real(last->drains));
+	put_u64(o, "cpu_ns", last->cpu_ns);
+	return o;
 }
 
 static json_t *json_set(const struct bench_result *r, const struct out_set *s)
@@ -186,7 +230,7 @@ static json_t *json_set(const struct bench_result *r, const struct out_set *s)
 
 	for (unsigned i = 0; i < s->set->n; i++)
 		json_array_append_new(a, number(r->kind, sample_value(s, i)));
-	json_object_set_new(o, "unit", json_string(bench_unit(r->kind)));
+	json_object_set_new(o, "unit", json_string(set_unit(r, s->set)));
 	json_object_set_new(o, "samples", a);
 	json_object_set_new(o, "median", number(r->kind, s->f.median));
 	json_object_set_new(o, "min", number(r->kind, s->f.min));
@@ -194,6 +238,8 @@ static json_t *json_set(const struct bench_result *r, const struct out_set *s)
 	json_object_set_new(o, "spread", json_real(s->f.spread));
 	if (s->config)
 		json_object_set_new(o, "config", json_string(s->config));
+	if (r->kind == BENCH_TRUNCATE)
+		return json_truncate_set(o, s);
 	if (!bench_limited(r->kind) && s->f.median > 0) {
 		double size = (double)r->opts->size;
 
@@ -342,12 +388,76 @@ static void print_wrapped(const char *text, unsigned width)
 	}
 }
 
+/* The sets named, side by side; fewer than two: nothing. */
+static void print_compared(const struct bench_result *r, const char *const *names)
+{
+	struct bench_column c[3];
+	const char *unit = NULL;
+	unsigned n = 0;
+
+	for (unsigned i = 0; n < 3 && names[n] && i < r->n_sets; i++) {
+		const struct bench_set *set = &r->sets[i];
+
+		if (strcmp(set->name, names[n]))
+			continue;
+		if (set->dropped || !set->n)
+			break;
+		unit = set_unit(r, set);
+		c[n] = (struct bench_column){ set->name, malloc(set->n * sizeof(double)), set->n };
+		if (!c[n].v)
+			abort();
+		for (unsigned k = 0; k < set->n; k++)
+			c[n].v[k] = set->samples[k].value;
+		n++;
+		i = UINT_MAX;
+	}
+	if (n > 1) {
+		putchar('\n');
+		bench_print_columns(c, n, unit);
+	}
+	while (n)
+		free(c[--n].v);
+}
+
+static void print_truncate_table(const struct bench_result *r)
+{
+	static const char *const tables[][4] = {
+		{ "pswap_every", "pswap" },
+		{ "pswap_huge_every", "pswap_huge" },
+		{ "memfd", "pswap", "pswap_huge" },
+		{ "memfd_unmapped", "pswap", "pswap_huge" },
+		{ "drain_0", "drain_1", "drain_8" },
+	};
+	struct out out;
+
+	derive(r, &out);
+	printf("truncate, %lu objects of 4 MiB, fill %s, %u round%s\n",
+	       (unsigned long)(r->opts->size / BENCH_OBJECT), bench_fill_name(used_fill(r)),
+	       r->opts->rounds, r->opts->rounds == 1 ? "" : "s");
+	print_wrapped(counted(r->kind), 92);
+	for (unsigned i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+		print_compared(r, tables[i]);
+	putchar('\n');
+	for (unsigned i = 0; i < out.n_ratio; i++)
+		printf("%s%s %.2fx", i ? ", " : "  ", out.ratio[i].name, out.ratio[i].value);
+	printf("  (medians; over 1: pswap is faster)\n");
+	print_wrapped("Percent: over 0 is better than the first column. *...*: the means differ at the "
+		      "5 % level (Welch's t test).",
+		      92);
+	for (unsigned i = 0; i < r->n_notes; i++)
+		printf("  note: %s\n", r->notes[i]);
+}
+
 void bench_print_table(const struct bench_result *r)
 {
 	const struct bench_sample *last = &r->sets[0].samples[r->sets[0].n - 1];
 	char a[32], b[32], c[32], d[32];
 	struct out out;
 
+	if (r->kind == BENCH_TRUNCATE) {
+		print_truncate_table(r);
+		return;
+	}
 	derive(r, &out);
 	printf("%s, %lu MiB, fill %s, %u round%s%s%s\n", bench_kind_name(r->kind),
 	       (unsigned long)(r->opts->size >> 20), bench_fill_name(used_fill(r)), r->opts->rounds,

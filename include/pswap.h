@@ -78,8 +78,14 @@ PSWAP_API int pswap_munmap(struct pswap *ps, void *addr, size_t length);
  */
 PSWAP_API int pswap_madvise(struct pswap *ps, void *addr, size_t length, int advice);
 
-/* Drops [addr + new_length, addr + old_length): contents become zero, the mapping stays. new_length
- * must not be larger than old_length: EINVAL. */
+/*
+ * Drops the bytes [addr + new_length, addr + old_length) of an object at addr, which is a multiple of
+ * 4096: they become zero, the mapping stays.  Lengths need not be multiples; the bytes of the last
+ * page up to old_length are zeroed by writing.  Whatever is dropped of it in memory is released with
+ * one drain of this CPU's folio batches (lru_drains; PSWAP_DRAIN=every in the environment of
+ * pswap_open: one for each 31 folios).  EINVAL: new_length larger than old_length, addr unaligned, or
+ * a part not pswap's.
+ */
 PSWAP_API int pswap_truncate(struct pswap *ps, void *addr, size_t old_length, size_t new_length);
 
 /* A copy-on-write snapshot of [addr, addr + length), which shares slots with the original. ENOSYS
@@ -103,7 +109,8 @@ struct pswap_stat {
 	uint64_t swapped_pages, pages_out, pages_in, pages_same_filled, pages_clean_dropped;
 	uint64_t faults, faults_zero;
 	uint64_t fault_ns_p50, fault_ns_p99; /* nanoseconds */
-	uint64_t batch_frees, entry_frees, cluster_frees, lru_drains;
+	uint64_t batch_frees, entry_frees, cluster_frees;
+	uint64_t lru_drains; /* one for each range dropped or unmapped that had pages in memory */
 	uint64_t pages_cache_in, pages_poisoned, pages_pinned;
 	uint64_t slots_used, frames_used, segments_used; /* 0 again when every region is unmapped */
 	uint64_t store_used_bytes[8], store_io_errors[8];

@@ -108,7 +108,7 @@ static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
 		}
 		ps_mutex_unlock(&e->lock);
 		ps_rwlock_read_unlock(&mm->gate);
-		lru_add(&ps->lru, e, LRU_ACTIVE);
+		folio_add_lru(&ps->lru, &e->folio);
 	}
 }
 

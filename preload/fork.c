@@ -13,6 +13,7 @@
  */
 #include "arena.h"
 #include "log.h"
+#include "lru.h"
 #include "pageout.h"
 #include "pagetable.h"
 #include "region.h"
@@ -31,7 +32,7 @@ static void forget_locks(struct pswap *ps)
 	memset(&ps->freeze, 0, sizeof(ps->freeze));
 	memset(&ps->mm.gate, 0, sizeof(ps->mm.gate));
 	memset(&ps->mm.table_lock, 0, sizeof(ps->mm.table_lock));
-	memset(&ps->lru.lock, 0, sizeof(ps->lru.lock));
+	lru_after_fork(&ps->lru);
 	memset(&ps->job, 0, sizeof(ps->job));
 	memset(&ps->reclaim_ev, 0, sizeof(ps->reclaim_ev));
 	memset(&ps->freed_ev, 0, sizeof(ps->freed_ev));

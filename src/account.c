@@ -92,6 +92,7 @@ static void sample_stores(struct pswap *ps)
 	relaxed_store(&ps->stat->batch_frees, relaxed_load(&ps->swap.batch_frees));
 	relaxed_store(&ps->stat->entry_frees, relaxed_load(&ps->swap.entry_frees));
 	relaxed_store(&ps->stat->cluster_frees, relaxed_load(&ps->swap.cluster_frees));
+	relaxed_store(&ps->stat->lru_drains, relaxed_load(&ps->lru.drains));
 	relaxed_store(&ps->stat->owner_lookups, relaxed_load(&ps->swap.owner_lookups));
 }
 

@@ -29,6 +29,8 @@ void engine_tune(struct pswap *ps, const char *(*getval)(const char *name))
 		ps->cfg.handoff = false;
 	if ((v = getval("PSWAP_AROUND")) && (*v == '0' || *v == '4' || *v == '9'))
 		ps->cfg.around = 1 + (unsigned)(*v - '0');
+	if ((v = getval("PSWAP_DRAIN")) && strcmp(v, "every") == 0)
+		ps->lru.drain_every = true;
 	if ((v = getval("PSWAP_FREE")) && strcmp(v, "entry") == 0)
 		ps->swap.free_mode = SWAP_FREE_ENTRY;
 }
@@ -156,7 +158,9 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 	int err;
 
 	ps_lock_set_rank(&ps->freeze, RANK_FREEZE);
-	ps_lock_set_rank(&ps->lru.lock, RANK_LEAF);
+	ps_lock_set_rank(&ps->lru.root.lock, RANK_LEAF);
+	for (unsigned i = 0; i < LRU_MAX_CPUS; i++)
+		ps_lock_set_rank(&ps->lru.cpus[i].lock, RANK_LRU_CPU);
 	ps->mm.ps = ps;
 	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
 	relaxed_store(&ps->limit_now, ps->cfg.limit);

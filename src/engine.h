@@ -10,7 +10,8 @@
 typedef int (*ps_spawn_fn)(struct pswap *ps, void (*fn)(struct ps_ctx *ctx), struct ps_ctx *ctx);
 
 /* Fills what depends on the environment: PSWAP_NO_MOVE, PSWAP_NO_THP, PSWAP_NO_POISON,
- * PSWAP_NO_HANDOFF, PSWAP_AROUND, PSWAP_FREE=entry; getval returns the value of a name, or NULL. */
+ * PSWAP_NO_HANDOFF, PSWAP_AROUND, PSWAP_FREE=entry, PSWAP_DRAIN=every; getval returns the value of a
+ * name, or NULL. */
 void engine_tune(struct pswap *ps, const char *(*getval)(const char *name));
 
 /*

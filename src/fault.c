@@ -444,10 +444,10 @@ static int return_cached(struct ps_ctx *ctx, struct extent *e, unsigned i, unsig
 	ps_rwlock_read_unlock(&mm->gate);
 	if (f->nr_live == 0) {
 		ps_mutex_lock(&e->lock);
-		e->frame = NULL;
+		extent_set_frame(e, NULL);
 		ps_mutex_unlock(&e->lock);
 		frame_release(ps, f);
-		lru_move(&ps->lru, e, LRU_ACTIVE);
+		folio_activate(&ps->lru, &e->folio);
 	}
 	return ret > 0 && i >= s && i < s + n ? 0 : RETRY;
 }
@@ -568,7 +568,7 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 			uffd_wake(mm->uffd, addr, PAGE_SIZE);
 	} else {
 		if (!mm->foreign)
-			lru_add(&ps->lru, e, LRU_ACTIVE);
+			folio_add_lru(&ps->lru, &e->folio);
 		relaxed_store(&e->referenced, true);
 	}
 	ps_mutex_unlock(&e->io);
@@ -610,7 +610,7 @@ int fault_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end)
 				read_back(ctx, e, i, i, last);
 			else
 				return_cached(ctx, e, i, i, last);
-			lru_add(&ctx->ps->lru, e, LRU_ACTIVE);
+			folio_add_lru(&ctx->ps->lru, &e->folio);
 			ps_mutex_unlock(&e->io);
 			reclaim_unreserve(ctx->ps, (s64)PMD_SIZE);
 		}

@@ -23,6 +23,7 @@ enum ps_lock_rank {
 	RANK_EXTENT,
 	RANK_CLUSTER,
 	RANK_AREA,
+	RANK_LRU_CPU,
 	RANK_LEAF,
 	RANK_NR,
 };

@@ -1,83 +1,170 @@
 /* SPDX-License-Identifier: MIT */
-/* lru.c - see lru.h. */
+/*
+ * lru.c - see lru.h.
+ *
+ * folio.want is where a folio belongs and is set first; folio.list, where it is, follows when a batch
+ * is moved.  Batches of several CPUs may be moved in any order, or late: each move brings the folio
+ * to where it belongs *then*, and after the last change of want comes the move of it.
+ */
 #include "lru.h"
+#include "folio_batch.h"
 
-static void unlink_locked(struct lru *lru, struct extent *e)
+void folio_init(struct folio *f, struct lruvec *vec)
 {
-	if (e->lru == LRU_NONE)
-		return;
-	if (e->prev)
-		e->prev->next = e->next;
-	else
-		lru->head[e->lru] = e->next;
-	if (e->next)
-		e->next->prev = e->prev;
-	else
-		lru->tail[e->lru] = e->prev;
-	relaxed_sub(&lru->nr[e->lru], 1);
-	e->prev = e->next = NULL;
-	__atomic_store_n(&e->lru, LRU_NONE, __ATOMIC_RELAXED);
+	memset(f, 0, sizeof(*f));
+	f->lruvec = vec;
 }
 
-static void link_locked(struct lru *lru, struct extent *e, enum lru_list list, bool tail)
+static void add_nr(struct lruvec *vec, enum lru_list list, int nr, s64 pages)
 {
+	relaxed_store(&vec->nr[list], relaxed_load(&vec->nr[list]) + nr);
+	relaxed_store(&vec->nr_pages[list], relaxed_load(&vec->nr_pages[list]) + pages);
+}
+
+static void unlink_locked(struct lruvec *vec, struct folio *f)
+{
+	enum lru_list list = relaxed_load(&f->list);
+
 	if (list == LRU_NONE)
 		return;
-	__atomic_store_n(&e->lru, list, __ATOMIC_RELAXED);
-	relaxed_add(&lru->nr[list], 1);
-	if (tail) {
-		e->prev = lru->tail[list];
-		if (e->prev)
-			e->prev->next = e;
-		else
-			lru->head[list] = e;
-		lru->tail[list] = e;
-	} else {
-		e->next = lru->head[list];
-		if (e->next)
-			e->next->prev = e;
-		else
-			lru->tail[list] = e;
-		lru->head[list] = e;
-	}
+	*(f->prev ? &f->prev->next : &vec->head[list]) = f->next;
+	*(f->next ? &f->next->prev : &vec->tail[list]) = f->prev;
+	add_nr(vec, list, -1, -(s64)relaxed_load(&f->counted));
+	f->prev = f->next = NULL;
+	relaxed_store(&f->counted, 0);
+	atomic_store(&f->list, LRU_NONE);
 }
 
-void lru_move(struct lru *lru, struct extent *e, enum lru_list list)
+static void link_locked(struct lruvec *vec, struct folio *f, enum lru_list list, bool tail)
 {
-	ps_mutex_lock(&lru->lock);
-	unlink_locked(lru, e);
-	link_locked(lru, e, list, false);
-	ps_mutex_unlock(&lru->lock);
-}
+	u16 pages = relaxed_load(&f->pages);
 
-void lru_move_tail(struct lru *lru, struct extent *e, enum lru_list list)
-{
-	ps_mutex_lock(&lru->lock);
-	unlink_locked(lru, e);
-	link_locked(lru, e, list, true);
-	ps_mutex_unlock(&lru->lock);
-}
-
-void lru_add(struct lru *lru, struct extent *e, enum lru_list list)
-{
-	if (__atomic_load_n(&e->lru, __ATOMIC_RELAXED) != LRU_NONE)
+	if (list == LRU_NONE)
 		return;
-	ps_mutex_lock(&lru->lock);
-	if (e->lru == LRU_NONE)
-		link_locked(lru, e, list, false);
-	ps_mutex_unlock(&lru->lock);
+	if (tail) {
+		f->prev = vec->tail[list];
+		*(f->prev ? &f->prev->next : &vec->head[list]) = f;
+		vec->tail[list] = f;
+	} else {
+		f->next = vec->head[list];
+		*(f->next ? &f->next->prev : &vec->tail[list]) = f;
+		vec->head[list] = f;
+	}
+	add_nr(vec, list, 1, pages);
+	relaxed_store(&f->counted, pages);
+	atomic_store(&f->list, list);
 }
 
-struct extent *lru_rotate(struct lru *lru, enum lru_list list)
+/* The list's size follows the folio's. */
+static void recount_locked(struct lruvec *vec, struct folio *f)
 {
-	struct extent *e;
+	enum lru_list list = relaxed_load(&f->list);
+	u16 pages = relaxed_load(&f->pages);
 
-	ps_mutex_lock(&lru->lock);
-	e = lru->tail[list];
-	if (e) {
-		unlink_locked(lru, e);
-		link_locked(lru, e, list, false);
+	if (list == LRU_NONE)
+		return;
+	add_nr(vec, list, 0, (s64)pages - relaxed_load(&f->counted));
+	relaxed_store(&f->counted, pages);
+}
+
+void lruvec_apply(struct lruvec *vec, struct folio *f, enum lru_op op)
+{
+	enum lru_list want = atomic_load(&f->want);
+
+	if (op == LRU_OP_ADD && relaxed_load(&f->list) != LRU_NONE) {
+		recount_locked(vec, f);
+		return;
 	}
-	ps_mutex_unlock(&lru->lock);
-	return e;
+	/* Released while it waited. */
+	if (op == LRU_OP_ADD && !relaxed_load(&f->pages) && !relaxed_load(&f->held))
+		want = LRU_NONE;
+	unlink_locked(vec, f);
+	link_locked(vec, f, want, op == LRU_OP_ROTATE);
+}
+
+void lruvec_release(struct lruvec *vec, struct folio *f)
+{
+	recount_locked(vec, f);
+	if (relaxed_load(&f->pages) || relaxed_load(&f->held))
+		return;
+	atomic_store(&f->want, LRU_NONE);
+	unlink_locked(vec, f);
+}
+
+void folio_recount(struct folio *f)
+{
+	ps_mutex_lock(&f->lruvec->lock);
+	recount_locked(f->lruvec, f);
+	ps_mutex_unlock(&f->lruvec->lock);
+}
+
+void folio_add_lru(struct lru *lru, struct folio *f)
+{
+	bool waits = atomic_load(&f->pending);
+	u8 none = LRU_NONE;
+
+	if (!waits && relaxed_load(&f->list) != LRU_NONE &&
+	    relaxed_load(&f->counted) == relaxed_load(&f->pages))
+		return;
+	atomic_compare_exchange_strong(&f->want, &none, LRU_ACTIVE);
+	if (waits || relaxed_load(&f->list) != LRU_NONE) {
+		/* With the lock no move is half done: one that is still to come sees what we see. */
+		ps_mutex_lock(&f->lruvec->lock);
+		recount_locked(f->lruvec, f);
+		waits = atomic_load(&f->pending) || relaxed_load(&f->list) != LRU_NONE;
+		ps_mutex_unlock(&f->lruvec->lock);
+	}
+	if (!waits)
+		lru_batch_add(lru, f, LRU_OP_ADD);
+}
+
+void folio_activate(struct lru *lru, struct folio *f)
+{
+	atomic_store(&f->want, LRU_ACTIVE);
+	lru_batch_add(lru, f, LRU_OP_ACTIVATE);
+}
+
+void folio_deactivate(struct lru *lru, struct folio *f)
+{
+	atomic_store(&f->want, LRU_INACTIVE);
+	lru_batch_add(lru, f, LRU_OP_DEACTIVATE);
+}
+
+void folio_rotate_tail(struct lru *lru, struct folio *f)
+{
+	atomic_store(&f->want, LRU_INACTIVE);
+	lru_batch_add(lru, f, LRU_OP_ROTATE);
+}
+
+void folio_del_lru(struct folio *f)
+{
+	atomic_store(&f->want, LRU_NONE);
+	/* A move that still saw the old want has not come to its end: pending is not 0 yet. */
+	if (!atomic_load(&f->pending) && atomic_load(&f->list) == LRU_NONE)
+		return;
+	ps_mutex_lock(&f->lruvec->lock);
+	unlink_locked(f->lruvec, f);
+	ps_mutex_unlock(&f->lruvec->lock);
+}
+
+struct folio *lru_rotate(struct lru *lru, struct lruvec *vec, enum lru_list list)
+{
+	struct folio *f;
+
+	lru_add_drain_all(lru);
+	ps_mutex_lock(&vec->lock);
+	f = vec->tail[list];
+	if (f) {
+		unlink_locked(vec, f);
+		link_locked(vec, f, list, false);
+	}
+	ps_mutex_unlock(&vec->lock);
+	return f;
+}
+
+void lru_after_fork(struct lru *lru)
+{
+	memset(&lru->root.lock, 0, sizeof(lru->root.lock));
+	for (unsigned cpu = 0; cpu < LRU_MAX_CPUS; cpu++)
+		memset(&lru->cpus[cpu].lock, 0, sizeof(lru->cpus[cpu].lock));
 }

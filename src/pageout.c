@@ -227,11 +227,12 @@ static unsigned note_frame(struct take *t)
 			ps_mutex_lock(&e->lock);
 			present_clear(e, 0, PTRS_PER_PMD);
 			ps_mutex_unlock(&e->lock);
+			folio_recount(&e->folio);
 		}
 		return 0;
 	}
 	ps_mutex_lock(&e->lock);
-	e->frame = t->f;
+	extent_set_frame(e, t->f);
 	t->f->nr_pages = n;
 	t->f->huge = n == PTRS_PER_PMD && e->full;
 	if (n == PTRS_PER_PMD && e->pmd == PMD_NONE) {
@@ -341,11 +342,11 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		n = take_with_frame(ctx, e, attempt || !worker, &shared, &again);
 		if (n) {
 			learn_out(ctx, e);
-			lru_move(&ps->lru, e, LRU_INACTIVE);
+			folio_deactivate(&ps->lru, &e->folio);
 		} else if (!again && (!shared || attempt)) {
 			e->skip = SKIP_PASSES;
 			if (!ps->cfg.foreign_program && !e->nr_present)
-				lru_move(&ps->lru, e, LRU_NONE);
+				folio_del_lru(&e->folio);
 		}
 		ps_mutex_unlock(&e->io);
 		/* Without locks, freeze included: if a page is missing after all, a handler serves
@@ -612,6 +613,14 @@ static int write_frame(struct ps_ctx *ctx, struct extent *e, struct frame *f, bo
 	return 0;
 }
 
+void extent_lru_settle(struct extent *e)
+{
+	if (e->nr_present)
+		folio_activate(&e->mm->ps->lru, &e->folio);
+	else
+		folio_del_lru(&e->folio);
+}
+
 int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 {
 	struct pswap *ps = ctx->ps;
@@ -634,17 +643,17 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 	if (f && f->nr_live == 0) {
 		ret = f->nr_pages;
 		ps_mutex_lock(&e->lock);
-		e->frame = NULL;
+		extent_set_frame(e, NULL);
 		ps_mutex_unlock(&e->lock);
 		frame_release(ps, f);
-		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+		extent_lru_settle(e);
 	} else if (f && !ret && !wait) {
 		/* Cut short: the rest when the fault has been served. */
-		lru_move_tail(&ps->lru, e, LRU_INACTIVE);
+		folio_rotate_tail(&ps->lru, &e->folio);
 	}
 out:
-	if (!e->frame && __atomic_load_n(&e->lru, __ATOMIC_RELAXED) == LRU_INACTIVE)
-		lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+	if (!e->frame && folio_lru(&e->folio) == LRU_INACTIVE)
+		extent_lru_settle(e);
 	ps_mutex_unlock(&e->io);
 	return ret;
 }

@@ -16,4 +16,7 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait);
 /* Writes one page to a new slot with one reference. 0 or -ENOSPC. */
 int swap_out_page(struct ps_ctx *ctx, const void *page, swp_entry_t *entry);
 
+/* After the frame of e went: on the active list when pages are resident, else on none. e->io held. */
+void extent_lru_settle(struct extent *e);
+
 #endif

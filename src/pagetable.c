@@ -2,6 +2,8 @@
 /* pagetable.c - see pagetable.h. */
 #include "pagetable.h"
 #include "arena.h"
+#include "folio_batch.h"
+#include "lru.h"
 #include "swap_cache.h"
 
 #define PT_ADDR_BITS 47
@@ -29,6 +31,7 @@ void pt_free(struct ps_mm *mm)
 {
 	if (!mm->root)
 		return;
+	lru_add_drain_all(&mm->ps->lru);
 	for (unsigned r = 0; r < PT_ROOT_SIZE; r++) {
 		struct extent **leaf = mm->root[r];
 
@@ -38,6 +41,7 @@ void pt_free(struct ps_mm *mm)
 			if (!leaf[l])
 				continue;
 			ps_assert(leaf[l]->pmd == PMD_NONE);
+			folio_del_lru(&leaf[l]->folio);
 			if (leaf[l]->frame)
 				frame_release(mm->ps, leaf[l]->frame);
 			arena_free(leaf[l], sizeof(struct extent));
@@ -84,6 +88,7 @@ struct extent *pt_get(struct ps_mm *mm, u64 addr)
 		ps_lock_set_rank(&e->lock, RANK_EXTENT);
 		e->mm = mm;
 		e->addr = addr & PMD_MASK;
+		folio_init(&e->folio, &mm->ps->lru.root);
 		relaxed_add(&mm->ps->nr_extents, 1);
 		__atomic_store_n(&leaf[leaf_index(addr)], e, __ATOMIC_RELEASE);
 	}
@@ -150,6 +155,12 @@ static void table_free(struct extent *e)
 	relaxed_sub(&e->mm->ps->nr_tables, 1);
 }
 
+/* extent.lock makes it the only writer. */
+static void folio_count(struct extent *e, int by)
+{
+	relaxed_store(&e->folio.pages, relaxed_load(&e->folio.pages) + by);
+}
+
 static void count(struct extent *e, pte_t pte, int by)
 {
 	enum pte_kind kind = pte_kind(pte);
@@ -162,6 +173,7 @@ static void count(struct extent *e, pte_t pte, int by)
 		relaxed_add(&e->mm->ps->stat->swapped_pages, (u64)(s64)by);
 	} else if (kind == PTE_CACHED) {
 		e->frame->nr_live += by;
+		folio_count(e, by);
 	}
 }
 
@@ -180,29 +192,40 @@ void pte_set(struct extent *e, unsigned i, pte_t pte)
 	}
 }
 
+/* The bits of up to nr pages from page i on that lie in its word; *n: how many these are. */
+static u64 word_bits(unsigned i, unsigned nr, unsigned *n)
+{
+	*n = MIN(nr, 64 - i % 64);
+	return ~0ULL >> (64 - *n) << (i % 64);
+}
+
 void present_set(struct extent *e, unsigned i, unsigned nr)
 {
-	unsigned was = e->nr_present;
+	unsigned was = e->nr_present, n;
 
-	for (; nr; i++, nr--) {
-		u64 bit = 1ULL << (i % 64);
+	for (; nr; i += n, nr -= n) {
+		u64 bits = word_bits(i, nr, &n);
 
-		e->nr_present += !(e->present[i / 64] & bit);
-		e->present[i / 64] |= bit;
+		e->nr_present += __builtin_popcountll(bits & ~e->present[i / 64]);
+		e->present[i / 64] |= bits;
 	}
+	folio_count(e, e->nr_present - was);
 	relaxed_add(&e->mm->ps->nr_resident, e->nr_present - was);
 }
 
 void present_clear(struct extent *e, unsigned i, unsigned nr)
 {
-	unsigned was = e->nr_present;
+	unsigned was = e->nr_present, n;
 
-	for (; nr && e->nr_present; i++, nr--) {
-		u64 bit = 1ULL << (i % 64);
+	for (; nr && e->nr_present; i += n, nr -= n) {
+		u64 bits = word_bits(i, nr, &n);
 
-		e->nr_present -= !!(e->present[i / 64] & bit);
-		e->present[i / 64] &= ~bit;
+		e->nr_present -= __builtin_popcountll(bits & e->present[i / 64]);
+		e->present[i / 64] &= ~bits;
 	}
+	if (e->nr_present == was)
+		return;
+	folio_count(e, e->nr_present - was);
 	relaxed_sub(&e->mm->ps->nr_resident, was - e->nr_present);
 }
 
@@ -212,8 +235,10 @@ void pmd_clear(struct extent *e)
 		table_free(e);
 	if (e->nr_swap)
 		relaxed_sub(&e->mm->ps->stat->swapped_pages, e->nr_swap);
-	if (e->frame)
+	if (e->frame) {
+		folio_count(e, -e->frame->nr_live);
 		e->frame->nr_live = 0;
+	}
 	e->pmd = PMD_NONE;
 	e->nr_pte = e->nr_swap = 0;
 }
@@ -232,4 +257,5 @@ void pmd_set_cached(struct extent *e)
 	pmd_clear(e);
 	e->pmd = PMD_CACHED;
 	e->frame->nr_live = PTRS_PER_PMD;
+	folio_count(e, PTRS_PER_PMD);
 }

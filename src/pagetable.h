@@ -38,6 +38,13 @@ void pmd_clear(struct extent *e);
 void pmd_set_swap(struct extent *e, swp_entry_t first);
 void pmd_set_cached(struct extent *e);
 
+/* e gets a frame, or has none any more. */
+static inline void extent_set_frame(struct extent *e, struct frame *f)
+{
+	e->frame = f;
+	relaxed_store(&e->folio.held, f != NULL);
+}
+
 /* Which pages are resident, as far as we know. */
 static inline bool present_test(const struct extent *e, unsigned i)
 {

@@ -5,6 +5,7 @@
  */
 #include "reclaim.h"
 #include "account.h"
+#include "folio_batch.h"
 #include "handoff.h"
 #include "log.h"
 #include "lru.h"
@@ -27,10 +28,17 @@ static u64 inactive_target(struct pswap *ps)
 	return MAX((u64)account_hard(ps) / 8 >> PAGE_SHIFT, (u64)PTRS_PER_PMD);
 }
 
+static struct extent *next_victim(struct pswap *ps, enum lru_list list)
+{
+	struct folio *f = lru_rotate(&ps->lru, &ps->lru.root, list);
+
+	return f ? folio_extent(f) : NULL;
+}
+
 static unsigned try_write(struct ps_ctx *ctx)
 {
 	for (unsigned i = 0; i < CANDIDATES; i++) {
-		struct extent *e = lru_rotate(&ctx->ps->lru, LRU_INACTIVE);
+		struct extent *e = next_victim(ctx->ps, LRU_INACTIVE);
 		int n;
 
 		if (!e)
@@ -48,10 +56,10 @@ static unsigned try_write(struct ps_ctx *ctx)
 
 static unsigned try_take(struct ps_ctx *ctx)
 {
-	unsigned spared = 0, all = relaxed_load(&ctx->ps->lru.nr[LRU_ACTIVE]);
+	unsigned spared = 0, all = lruvec_nr(&ctx->ps->lru.root, LRU_ACTIVE);
 
 	for (unsigned i = 0; i < CANDIDATES; i++) {
-		struct extent *e = lru_rotate(&ctx->ps->lru, LRU_ACTIVE);
+		struct extent *e = next_victim(ctx->ps, LRU_ACTIVE);
 		unsigned n;
 
 		if (!e)
@@ -84,9 +92,10 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	if (relaxed_load(&ps->locked_all))
 		return 0;
 	/* Handlers take out, workers write: each writer has a segment of its own open. */
+	lru_add_drain_all(&ps->lru);
 	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
 	if (!full && (relaxed_load(&ps->cache.nr_pages) > inactive_target(ps) ||
-		      relaxed_load(&ps->lru.nr[LRU_ACTIVE]) == 0))
+		      lruvec_nr(&ps->lru.root, LRU_ACTIVE) == 0))
 		n = try_write(ctx);
 	if (!n && relaxed_load(&ps->cache.nr_pages) <= 2 * inactive_target(ps))
 		*progress = try_take(ctx) > 0;
@@ -266,8 +275,9 @@ static void reap_frames(struct ps_ctx *ctx)
 {
 	struct pswap *ps = ctx->ps;
 
-	for (u32 n = relaxed_load(&ps->lru.nr[LRU_INACTIVE]); n; n--) {
-		struct extent *e = lru_rotate(&ps->lru, LRU_INACTIVE);
+	lru_add_drain_all(&ps->lru);
+	for (u32 n = lruvec_nr(&ps->lru.root, LRU_INACTIVE); n; n--) {
+		struct extent *e = next_victim(ps, LRU_INACTIVE);
 		struct frame *f;
 		bool dead;
 

@@ -124,6 +124,24 @@ static inline long sys_futex_wake(_Atomic u32 *word, int nr)
 	return sys_call3(SYS_futex, word, FUTEX_WAKE_PRIVATE, nr);
 }
 
+/* The CPU that this thread runs on, or did a moment ago: a hint of what to use, not more.  The limit
+ * of this segment is where Linux keeps the number for the vDSO's getcpu. */
+static inline unsigned sys_cpu(void)
+{
+	unsigned cpu = 0;
+
+#if defined(__x86_64__)
+	unsigned nr = 0;
+	bool ok;
+
+	__asm__ volatile("lsl %2, %0" : "+r"(nr), "=@ccz"(ok) : "r"(0x7b));
+	if (likely(ok))
+		return nr & 0xfff;
+#endif
+	sys_call3(SYS_getcpu, &cpu, NULL, NULL);
+	return cpu;
+}
+
 /* CLOCK_MONOTONIC in nanoseconds (through the vDSO: no libc state). */
 u64 ps_now_ns(void);
 static inline void sys_sleep_ns(u64 ns)

@@ -7,6 +7,7 @@
  *   struct region      a registered range of addresses, with the program's hints
  *   struct extent      2 MiB of addresses: its pmd entry, its pte table, its place on the LRU
  *   struct frame       2 MiB of the swap cache: pages taken out of the program's view
+ *   struct lruvec      the active and inactive list of a group; struct folio: an entry of one
  *
  * A page of a region is in one of these states; the kernel's page table is the truth about
  * *resident*, ours about the rest:
@@ -27,7 +28,8 @@
  *                     apply it to regions and ptes.  See event.c for why reads are exclusive.
  *   4 extent.lock     the ptes and the pmd entry (the kernel's split page-table lock)
  *   5 swap file: cluster lock, area lock;  6 store: its own
- *   7 leaves: lru.lock, ps_mm.table_lock, arena
+ *   7 lru_cpu.lock (a CPU's folio batches)
+ *   8 leaves: lruvec.lock, ps_mm.table_lock, arena
  */
 #ifndef PS_TYPES_H
 #define PS_TYPES_H
@@ -71,8 +73,57 @@ static inline swp_entry_t pte_to_swp(pte_t p)
 /* What an extent's pmd entry says: nothing, one fact about all 512 pages, or "see the table". */
 enum pmd_kind { PMD_NONE, PMD_SWAP, PMD_CACHED, PMD_TABLE };
 
-/* Where an extent is in the LRU. */
+/* ---- LRU (lru.h, folio_batch.h) ---- */
+
 enum lru_list { LRU_NONE, LRU_ACTIVE, LRU_INACTIVE, LRU_NR };
+
+/* What waits in a CPU's batches, in the order in which they are drained. */
+enum lru_op { LRU_OP_ADD, LRU_OP_ROTATE, LRU_OP_DEACTIVATE, LRU_OP_ACTIVATE, LRU_NR_OPS };
+
+#define FOLIO_BATCH_SIZE 31
+#define LRU_MAX_CPUS 16 /* CPU numbers are taken modulo */
+#define LRU_LARGE_PAGES 16 /* 64 KiB: a folio of this size does not wait in a batch */
+
+/* An entry of an LRU list: an extent's. Up to 512 pages. */
+struct folio {
+	struct folio *prev, *next; /* lruvec.lock */
+	struct lruvec *lruvec;
+	_Atomic u16 pages;   /* in memory, resident or cached; extent.lock to change */
+	_Atomic u16 counted; /* of these, how many its list knows of; lruvec.lock to change */
+	_Atomic u16 pending; /* batches that it waits in */
+	_Atomic u8 list;     /* enum lru_list, where it is; lruvec.lock to change */
+	_Atomic u8 want;     /* enum lru_list, where it belongs */
+	_Atomic u8 held;     /* it has a frame, so it stays on its list without pages too */
+};
+
+struct lruvec {
+	struct ps_mutex lock;
+	struct folio *head[LRU_NR], *tail[LRU_NR];
+	_Atomic u32 nr[LRU_NR]; /* folios */
+	_Atomic u64 nr_pages[LRU_NR];
+};
+
+struct folio_batch {
+	u8 nr;
+	bool percpu_pvec_drained; /* this use of the batch has drained the CPU's batches */
+	struct folio *folios[FOLIO_BATCH_SIZE];
+};
+
+struct lru_cpu {
+	struct ps_mutex lock;
+	_Atomic u32 nr; /* in all batches */
+	struct folio_batch batch[LRU_NR_OPS];
+} __attribute__((aligned(PS_CACHELINE)));
+
+struct lru {
+	struct lruvec root; /* of the root group */
+	bool drain_every; /* PSWAP_DRAIN=every: a release drains each time, for comparison */
+	_Atomic u64 drains; /* lru_add_drain calls */
+	_Atomic u32 nr_cpus; /* cpus[] below have been used */
+	struct lru_cpu cpus[LRU_MAX_CPUS];
+};
+
+/* ---- extents ---- */
 
 struct frame {
 	char *mem; /* 2 MiB, from arena; page i holds page i of the extent */
@@ -91,8 +142,7 @@ struct extent {
 	struct ps_mm *mm;
 	u64 addr; /* of its first byte, 2 MiB aligned */
 	u8 pmd;	  /* enum pmd_kind */
-	u8 lru;	  /* enum lru_list; lru.lock */
-	_Atomic bool referenced; /* asked for since it came on its list: a hint */
+	_Atomic bool referenced; /* asked for since it came on its list; a hint, without a lock */
 	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
 	u16 nr_pte; /* PMD_TABLE: entries that are not PTE_NONE */
 	u16 nr_present; /* bits in present */
@@ -101,10 +151,10 @@ struct extent {
 		pte_t *table;	  /* PMD_TABLE: 512 */
 		swp_entry_t swap; /* PMD_SWAP: slot of page 0, the others follow */
 	};
-	struct frame *frame; /* its frame, or NULL */
+	struct frame *frame; /* its frame, or NULL; extent_set_frame() */
 	u64 present[PTRS_PER_PMD / 64]; /* resident pages: exact for memory of the API, in run mode
 					 * what we know of */
-	struct extent *prev, *next; /* lru.lock */
+	struct folio folio;
 
 	/* Fault-around (learn.c); extent.io. */
 	_Atomic bool in_part; /* the next window will not be all of it; a hint, read without extent.io */
@@ -125,6 +175,11 @@ struct extent {
 	u16 tick[EXTENT_BLOCKS];  /* fault clock at the block's last fault */
 	u64 quiet_until;  /* ns: not to be taken out before (a DONTNEED may be under way) */
 };
+
+static inline struct extent *folio_extent(struct folio *f)
+{
+	return container_of(f, struct extent, folio);
+}
 
 /* ---- address space ---- */
 
@@ -165,17 +220,11 @@ struct ps_mm {
 	u32 watched;	    /* handlers that wait for it, a bit each */
 };
 
-/* ---- swap cache, LRU ---- */
+/* ---- swap cache ---- */
 
 struct swap_cache {
 	_Atomic u32 nr_frames;
 	_Atomic u64 nr_pages; /* in all frames */
-};
-
-struct lru {
-	struct ps_mutex lock;
-	struct extent *head[LRU_NR], *tail[LRU_NR];
-	_Atomic u32 nr[LRU_NR]; /* written under the lock */
 };
 
 /* ---- engine ---- */

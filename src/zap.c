@@ -3,10 +3,12 @@
 #include "zap.h"
 #include "account.h"
 #include "arena.h"
+#include "folio_batch.h"
 #include "log.h"
 #include "lru.h"
 #include "pagetable.h"
 #include "pageout.h"
+#include "region.h"
 #include "swap_cache.h"
 
 /* The length of the run of swap entries at table[i]: consecutive slots of one area, cluster and
@@ -84,14 +86,14 @@ static void drop_dead_frame(struct extent *e)
 		/* Whoever had io may have released it meanwhile. */
 		f = e->frame;
 		if (f && !f->nr_live) {
-			e->frame = NULL;
+			extent_set_frame(e, NULL);
 			frame_release(ps, f);
-			lru_move(&ps->lru, e, e->nr_present ? LRU_ACTIVE : LRU_NONE);
+			extent_lru_settle(e);
 		}
 		ps_mutex_unlock(&e->io);
 		return;
 	}
-	lru_move_tail(&ps->lru, e, LRU_INACTIVE);
+	folio_rotate_tail(&ps->lru, &e->folio);
 	relaxed_store(&ps->reap, 1);
 	ps_event_wake(&ps->reclaim_ev);
 }
@@ -109,17 +111,82 @@ static void prefetch_next(struct ps_mm *mm, struct extent *e)
 		swap_prefetch(&mm->ps->swap, next->swap);
 }
 
+/* Which of pages [i, end) of e are in memory and go now: a bit each. */
+static void pages_going(struct extent *e, unsigned i, unsigned end, unsigned flags,
+			u64 bits[PTRS_PER_PMD / 64])
+{
+	bool cached = e->frame && e->frame->nr_live;
+
+	for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++)
+		bits[w] = flags & ZAP_KEEP_PRESENT ? 0 : e->present[w];
+	for (unsigned k = i; cached && k < end; k++)
+		if (pte_kind(pte_get(e, k)) == PTE_CACHED)
+			bits[k / 64] |= 1ULL << (k % 64);
+	for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++) {
+		unsigned lo = w * 64, hi = lo + 64;
+
+		if (hi <= i || lo >= end)
+			bits[w] = 0;
+		else if (i > lo)
+			bits[w] &= ~0ULL << (i - lo);
+		if (lo < end && end < hi)
+			bits[w] &= ~0ULL >> (hi - end);
+	}
+}
+
+/*
+ * How many folios go with pages [i, end) of e: one of order 9 where the extent came as a whole, one
+ * of order 4 for each whole block of 64 KiB, else one a page.  Memory that is to have small pages
+ * has folios of order 0 only.
+ */
+static unsigned folios_going(struct extent *e, unsigned i, unsigned end, unsigned flags)
+{
+	u64 bits[PTRS_PER_PMD / 64];
+	struct region *r;
+	unsigned n = 0, pages = 0;
+	bool small;
+
+	/* Swapped out as a whole, as most of a big range is. */
+	if (!relaxed_load(&e->folio.pages))
+		return 0;
+	pages_going(e, i, end, flags, bits);
+	r = region_after(e->mm, pt_addr(e, i));
+	small = r && (r->flags & (REGION_NOHUGE | REGION_RANDOM));
+	for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++) {
+		pages += __builtin_popcountll(bits[w]);
+		for (unsigned shift = 0; bits[w] && shift < 64; shift += BLOCK_PAGES) {
+			unsigned block = bits[w] >> shift & 0xffff;
+
+			n += !small && block == 0xffff ? 1 : __builtin_popcount(block);
+		}
+	}
+	return pages == PTRS_PER_PMD && e->full && !small ? 1 : n;
+}
+
+static void release_folios(struct lru *lru, struct folio_batch *fb, struct folio *f, unsigned n)
+{
+	while (n--)
+		if (!folio_batch_add(fb, f))
+			folio_batch_release(lru, fb);
+}
+
 void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 {
+	struct lru *lru = &mm->ps->lru;
+	struct folio_batch fb;
 	struct extent *e;
 	u64 addr = start;
 
+	folio_batch_init(&fb);
 	for (; addr < end && (e = pt_next(mm, addr, end)); addr = e->addr + PMD_SIZE) {
 		unsigned i = e->addr < start ? pt_index(start) : 0;
 		unsigned last = e->addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
 
+		unsigned folios;
+
 		prefetch_next(mm, e);
 		ps_mutex_lock(&e->lock);
+		folios = folios_going(e, i, last, flags);
 		if (!(flags & ZAP_KEEP_PRESENT))
 			present_clear(e, i, last - i);
 		if (i == 0 && last == PTRS_PER_PMD) {
@@ -133,11 +200,12 @@ void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 			zap_pte_range(e, i, last, flags);
 		}
 		drop_dead_frame(e);
-		if (!e->nr_present && !e->frame &&
-		    __atomic_load_n(&e->lru, __ATOMIC_RELAXED) != LRU_NONE)
-			lru_move(&mm->ps->lru, e, LRU_NONE);
+		release_folios(lru, &fb, &e->folio, folios);
+		if (!folios && !e->nr_present && !e->frame)
+			folio_del_lru(&e->folio);
 		ps_mutex_unlock(&e->lock);
 	}
+	folio_batch_release(lru, &fb);
 }
 
 static void set_locked(struct extent *e, unsigned i, pte_t pte)
@@ -169,7 +237,7 @@ static void cached_to(struct ps_ctx *ctx, struct extent *e, unsigned i, struct p
 		ps_mutex_lock(&d->lock);
 		present_set(d, pt_index(to), 1);
 		ps_mutex_unlock(&d->lock);
-		lru_add(&ps->lru, d, LRU_ACTIVE);
+		folio_add_lru(&ps->lru, &d->folio);
 		return;
 	}
 	ps_log("a page moved to %x by mremap is lost: every store is full", to);
@@ -219,7 +287,7 @@ void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 				ps_mutex_lock(&d->lock);
 				present_set(d, pt_index(dst), 1);
 				ps_mutex_unlock(&d->lock);
-				lru_add(&mm->ps->lru, d, LRU_ACTIVE);
+				folio_add_lru(&mm->ps->lru, &d->folio);
 			}
 			if (pte_kind(pte) == PTE_NONE)
 				continue;
@@ -230,9 +298,10 @@ void zap_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64 len)
 			set_locked(e, i, pte_make(PTE_NONE));
 		}
 		if (e->frame && !e->frame->nr_live) {
-			lru_move_tail(&mm->ps->lru, e, LRU_INACTIVE);
+			folio_rotate_tail(&mm->ps->lru, &e->folio);
 			relaxed_store(&mm->ps->reap, 1);
 			ps_event_wake(&mm->ps->reclaim_ev);
 		}
+		folio_recount(&e->folio);
 	}
 }

@@ -18,7 +18,7 @@ bad() {
 bad 'munmap, pageout'
 bad 'nonsense.*munmap, pageout' nonsense
 bad 'only one' munmap pageout
-for n in truncate exit apps compare; do
+for n in exit apps; do
 	bad "$n: not in this version" $n
 done
 for s in 0 -1 1X 12.5M '' M 1M 4095 100T 99999999999G 0x400000; do
@@ -39,7 +39,7 @@ bad '--frobnicate' munmap --frobnicate
 bad '--frobnicate' --frobnicate munmap
 
 timeout 20 "$PSWAP" bench --help >"$TMP/out" || fail "--help: status $?"
-for o in --size --fill --rounds --peer --json munmap pageout scan random; do
+for o in --size --fill --rounds --peer --json munmap pageout scan random truncate compare; do
 	grep -q -- "$o" "$TMP/out" || fail "--help does not mention $o"
 done
 echo ok

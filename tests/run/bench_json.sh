@@ -58,6 +58,26 @@ run random 1 --peer none
 keys random .sets pswap pswap_resident
 is random '.sets.pswap.unit == "ns/access"'
 
+# truncate: a sample for each object, round and set; the drain rules are what they say.
+WHAT="bench truncate"
+timeout 200 "$PSWAP" bench truncate --size 64M --rounds 2 --json >"$TMP/truncate.json" 2>"$TMP/err" ||
+	fail "bench truncate: status $?: $(cat "$TMP/err")"
+keys truncate .sets pswap pswap_every pswap_huge pswap_huge_every memfd memfd_unmapped drain_0 \
+	drain_1 drain_8
+keys truncate .ratio vs_every vs_memfd vs_memfd_unmapped huge_vs_every huge_vs_memfd \
+	huge_vs_memfd_unmapped
+is truncate '[.sets[] | (.samples | length) == 32 and .min == (.samples | min) and .min > 0
+	and .median >= .min and .median <= .max] | all'
+is truncate '.bench == "truncate" and .size_bytes == 67108864 and .rounds == 2 and .fill == "same"'
+is truncate '.sets.pswap.drains_per_object == 1 and .sets.pswap_huge.drains_per_object == 1'
+is truncate '.sets.pswap_every.drains_per_object == 34' # 1024 folios, 31 a batch
+is truncate '.sets.memfd.unit == "ns" and .sets.drain_0.unit == "ns/drain"'
+timeout 200 "$PSWAP" bench truncate --size 4M --peer none >"$TMP/table" || fail "table: status $?"
+grep -q '^truncate, 1 objects of 4 MiB, fill same, 1 round$' "$TMP/table" ||
+	fail "truncate's head: $(cat "$TMP/table")"
+grep -q '^  Amean ' "$TMP/table" || fail "no Amean: $(cat "$TMP/table")"
+grep -q memfd_unmapped "$TMP/table" && fail "--peer none: memfd was measured"
+
 timeout 200 "$PSWAP" bench munmap --size "$SIZE" --rounds 1 --peer none >"$TMP/table" ||
 	fail "table: status $?"
 grep -q 'munmap, 64 MiB, fill same, 1 round$' "$TMP/table" || fail "head: $(cat "$TMP/table")"
@@ -103,7 +123,7 @@ if [ "$(id -u)" = 0 ] && [ "$(jq -r .zram_why <(timeout 200 "$PSWAP" bench munma
 	timeout 300 "$PSWAP" bench all --size "$SIZE" --rounds 1 --json >"$TMP/all.json" ||
 		fail "bench all: status $?"
 	WHAT="bench all"
-	is all '[.results[].bench] == ["munmap", "pageout", "scan", "random"]'
+	is all '[.results[].bench] == ["munmap", "pageout", "scan", "random", "truncate"]'
 else
 	echo "the peer was not tested: no root or no zram"
 fi
