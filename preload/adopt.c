@@ -117,42 +117,110 @@ static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
  * mapping that was moved away or unmapped, and its event needs it.  UFFDIO_COPY looks for waiting
  * events before anything else.
  */
-static void lock_settled(struct ps_mm *mm, bool settled)
+#define SETTLE_NS 20000 /* for handlers to get at the gate */
+static void lock_settled(struct ps_mm *mm)
 {
 	for (;;) {
 		ps_rwlock_write_lock(&mm->gate);
-		if (!settled || uffd_copy(mm->uffd, 0, NULL, 0, false, false) != -EAGAIN)
+		if (uffd_copy(mm->uffd, 0, NULL, 0, false, false) != -EAGAIN)
 			return;
 		ps_rwlock_write_unlock(&mm->gate);
-		sys_call0(SYS_sched_yield);
+		sys_sleep_ns(SETTLE_NS);
 	}
+}
+
+/*
+ * Registers what is mapped of [start, end).  The program may have unmapped a part since it was looked
+ * up, and our own memory come there: that does not stay registered.  Nothing of it may come or go
+ * meanwhile, because unmapping what is registered raises an event, and waits for it.
+ */
+static int register_range(struct ps_mm *mm, u64 start, u64 end)
+{
+	uintptr_t own = start, own_end;
+	int ret;
+
+	arena_freeze();
+	ret = uffd_register(mm->uffd, start, end - start, false);
+	while (arena_next_range_frozen(own, &own, &own_end) && own < end) {
+		u64 lo = MAX(own, start), hi = MIN(own_end, end);
+
+		uffd_unregister(mm->uffd, lo, hi - lo);
+		own = own_end;
+	}
+	arena_thaw();
+	return ret;
+}
+
+#define PROBE_PAGES 16 /* a mapping that begins with more guards is taken for registered */
+
+/* Whether the mapping that begins at start is registered with our userfaultfd: 0, -ENOENT when not,
+ * -EAGAIN when an event waits, which keeps us from asking. The page that is asked for may become a
+ * page of zeros, as which it reads anyway. */
+static int probe_registered(struct pswap *ps, u64 start, u64 end)
+{
+	end = MIN(end, start + PROBE_PAGES * PAGE_SIZE);
+	for (u64 a = start; a < end; a += PAGE_SIZE) {
+		s64 ret;
+
+		if (page_is_guard(ps, a))
+			continue;
+		ret = uffd_zeropage(ps->mm.uffd, a, PAGE_SIZE, false);
+		return ret > 0 || ret == -EEXIST ? 0 : (int)ret;
+	}
+	return 0;
+}
+
+/*
+ * Registers what is mapped of [start, end), which somebody found in the maps a while ago, and makes
+ * regions of it.  A part may be gone by now, without an event as it was not registered, and a hole may
+ * be mapped anew at any moment.  What is not registered must not become a region: its pages would
+ * be taken out, and nobody would ask for them back.  So each mapping is asked for after the fact; the
+ * gate, held exclusively, keeps events of what is unmapped after that for later.
+ */
+static int register_mapped(struct pswap *ps, u64 start, u64 end, u32 flags)
+{
+	struct ps_mm *mm = &ps->mm;
+	int ret = register_range(mm, start, end);
+	struct vma v;
+
+	for (u64 a = start; ret == 0 && a < end && vma_query(ps->maps_fd, a, &v) == 0 && v.start < end;
+	     a = v.end) {
+		u64 lo = MAX(v.start, start), hi = MIN(v.end, end);
+		int err = v.shared || v.inode ? -ENOENT : probe_registered(ps, lo, hi);
+
+		if (err == -EAGAIN)
+			return err;
+		if (!err)
+			ret = region_add(mm, lo, hi, flags);
+	}
+	return ret;
 }
 
 int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 {
 	struct ps_mm *mm = &ctx->ps->mm;
-	uintptr_t own = start, own_end;
+	bool fresh = flags & REGION_FRESH;
 	int ret;
 
-	lock_settled(mm, flags & REGION_FRESH);
-	ret = uffd_register(mm->uffd, start, end - start, false);
+	for (;;) {
+		lock_settled(mm);
+		ret = fresh ? register_range(mm, start, end) :
+			      register_mapped(ctx->ps, start, end, flags);
+		if (ret != -EAGAIN)
+			break;
+		ps_rwlock_write_unlock(&mm->gate);
+		sys_sleep_ns(SETTLE_NS);
+	}
 	/* Without it a fault makes a table of ptes before it comes to us, and a huge page that is moved
 	 * there is split (docs/decisions/004). The kernel fills nothing here by itself. */
 	if (ret == 0 && !ctx->ps->cfg.no_thp)
 		sys_madvise((void *)(uintptr_t)start, end - start, MADV_HUGEPAGE);
-	if (ret == 0) {
-		if (flags & REGION_FRESH)
-			zap_range(mm, start, end, 0);
+	if (ret == 0 && fresh) {
+		zap_range(mm, start, end, 0);
 		ret = region_add(mm, start, end, flags);
-		/* The program may have unmapped a part meanwhile, and our own memory come there. */
-		while (arena_next_range(own, &own, &own_end) && own < end) {
-			uffd_unregister(mm->uffd, own, MIN(own_end, end) - own);
-			region_del(mm, own, MIN(own_end, end));
-			own = own_end;
-		}
 	}
 	ps_rwlock_write_unlock(&mm->gate);
-	if (ret == 0 && !(flags & REGION_FRESH))
+	if (ret == 0 && !fresh)
 		scan_present(ctx, start, end);
 	return ret;
 }

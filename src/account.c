@@ -191,7 +191,7 @@ s64 account_low(struct pswap *ps)
 
 /* The pool may have all but this part of the limit. Below, a program that thrashes would do so even on
  * what it needs at every moment; above, pages go to a store that is ten times slower. */
-#define RESIDENT_SHARE 6
+#define RESIDENT_SHARE 4
 
 u64 account_pool_cap(struct pswap *ps)
 {

@@ -261,20 +261,36 @@ void arena_free(void *p, size_t size)
 	relaxed_sub(&A.meta_bytes, 1UL << (c + MIN_CLASS_SHIFT));
 }
 
-bool arena_next_range(uintptr_t addr, uintptr_t *start, uintptr_t *end)
+bool arena_next_range_frozen(uintptr_t addr, uintptr_t *start, uintptr_t *end)
 {
-	bool found = false;
-
-	ps_mutex_lock(&A.lock);
-	for (unsigned i = 0; i < A.nr_ranges && !found; i++) {
+	for (unsigned i = 0; i < A.nr_ranges; i++) {
 		if (A.ranges[i].end <= addr)
 			continue;
 		*start = A.ranges[i].start;
 		*end = A.ranges[i].end;
-		found = true;
+		return true;
 	}
+	return false;
+}
+
+bool arena_next_range(uintptr_t addr, uintptr_t *start, uintptr_t *end)
+{
+	bool found;
+
+	ps_mutex_lock(&A.lock);
+	found = arena_next_range_frozen(addr, start, end);
 	ps_mutex_unlock(&A.lock);
 	return found;
+}
+
+void arena_freeze(void)
+{
+	ps_mutex_lock(&A.lock);
+}
+
+void arena_thaw(void)
+{
+	ps_mutex_unlock(&A.lock);
 }
 
 bool arena_owns(const void *addr)

@@ -40,6 +40,11 @@ void arena_free(void *p, size_t size);
 /* Is addr inside memory of pswap?  And the next range at or after addr: false if none. */
 bool arena_owns(const void *addr);
 bool arena_next_range(uintptr_t addr, uintptr_t *start, uintptr_t *end);
+/* Between the two nothing is mapped or unmapped, and nobody may allocate; the ranges are asked for by
+ * the _frozen one. */
+void arena_freeze(void);
+void arena_thaw(void);
+bool arena_next_range_frozen(uintptr_t addr, uintptr_t *start, uintptr_t *end);
 
 /* Bytes of units now handed out (POOL, FRAME), or for META of mappings and small objects. */
 u64 arena_bytes(enum arena_kind kind);

@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Memory that comes and goes unseen while the engine takes it over: nothing turns to zeros.
+# timeout: 240
+. "$(dirname "$0")/lib.sh"
+need_pswap
+for _ in 1 2 3; do
+	NOBOUND=1 both 40M vm_holes ${FULL:+400}
+done
+finish
