@@ -431,8 +431,11 @@ static void quiet_for_fork(struct request *r)
 	}
 	G.parent_engine = (pid_t)sys_getpid();
 	G.parent_proc_fd = ps->proc_fd;
-	G.fork_foreign = atomic_load(&G.mode) == MODE_ARMED && ps->caps.event_fork &&
-			 !child_can_have_engine();
+	/* In a new user namespace the child has no rights to what its engine would need. */
+	G.fork_foreign = (r->a & CLONE_NEWUSER) || !child_can_have_engine();
+	/* Before arming nothing is swapped, and the child goes on without us. */
+	if (atomic_load(&G.mode) == MODE_ARMED && !ps->caps.event_fork)
+		G.fork_foreign = false;
 	atomic_store(&G.fork_state, 1);
 	ring_back(r, 0);
 

@@ -111,6 +111,9 @@ void fork_child_state(void)
 		ps_log("process %u: the engine cannot be started after fork (error %d): the child "
 		       "ends", (u64)G.pid, (s64)G.error);
 		sys_call2(SYS_kill, sys_getpid(), 9);
+		/* The first process of a pid namespace does not hear that. */
+		for (;;)
+			sys_call1(SYS_exit_group, 137);
 	}
 	atomic_store(&G.mode, was);
 	relaxed_store(&G.member->state, was == MODE_ARMED ? PS_MEMBER_ARMED : PS_MEMBER_ENGINE);

@@ -26,6 +26,7 @@
 #endif
 
 #ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -213,6 +214,16 @@ static void grown(s64 n)
 	if (n > 0 && mode() == MODE_COUNTING && now > (s64)G.start_at)
 		start_engine();
 	spin_while(&G.mode, MODE_STARTING);
+	/* The engine looks rarely while memory cannot have grown much, and takes over at once when it
+	 * could have grown past the limit. */
+	if (n > 0 && mode() == MODE_ENGINE && !relaxed_load(&G.no_adopt)) {
+		s64 near = (s64)G.limit / 2 - (s64)MiB(2);
+
+		if (now > (s64)G.limit)
+			ask(REQ_ADD, 0, 0, 0, 0);
+		else if (now > near && now - n <= near)
+			ask(REQ_NONE, 0, 0, 0, 0);
+	}
 }
 
 /* ---- memory calls ---- */
@@ -269,6 +280,18 @@ static long on_mmap(const long a[6], int site)
 	/* What MAP_FIXED replaces goes by UNMAP events. */
 	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
 		adopt_unexclude(a[0], a[0] + len);
+	/* What is populated is gated too: mapped first, then filled through us. */
+	if (ours && !special && (flags & MAP_POPULATE) && G.kernel >= KERNEL(5, 14) &&
+	    !relaxed_load(&G.filtered)) {
+		const long b[6] = { a[0], a[1], a[2], a[3] & ~(long)MAP_POPULATE, a[4], a[5] };
+
+		ret = on_mmap(b, site);
+		if (!sys_is_err(ret))
+			sys_call6(SYS_madvise, ret, (long)len,
+				  a[2] & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ, 0, 0,
+				  0);
+		return ret;
+	}
 	ret = call(SYS_mmap, a);
 	if (sys_is_err(ret) || !ours)
 		return ret;
@@ -305,8 +328,11 @@ static long on_mremap(const long a[6])
 	struct ps_inflight *f = NULL;
 	long ret;
 
-	/* Kernels before 6.17 report the old length of a move that shrinks: shrink first. */
-	if (mode() == MODE_ARMED && ((int)a[3] & MREMAP_FIXED) && new_len && new_len < old_len &&
+	/* Kernels before 6.17 report the old length of a move that shrinks: shrink first, if the call
+	 * can succeed at all. */
+	if (mode() == MODE_ARMED && G.kernel < KERNEL(6, 17) && ((int)a[3] & MREMAP_FIXED) &&
+	    ((int)a[3] & MREMAP_MAYMOVE) && !((a[0] | a[4]) & (PAGE_SIZE - 1)) && new_len &&
+	    new_len < old_len && ((u64)a[4] + new_len <= (u64)a[0] || (u64)a[0] + old_len <= (u64)a[4]) &&
 	    call(SYS_munmap, (const long[]){ a[0] + (long)new_len, (long)(old_len - new_len), 0, 0,
 					     0, 0 }) == 0) {
 		const long b[6] = { a[0], (long)new_len, (long)new_len, a[3], a[4], 0 };
@@ -590,7 +616,7 @@ static void on_userfaultfd(void)
 		ask(REQ_OWN_UFFD, 0, 0, 0, 0);
 }
 
-static int on_fork(void)
+static int on_fork(u64 flags)
 {
 	u64 old = block_signals();
 
@@ -600,7 +626,7 @@ static int on_fork(void)
 	G.fork_engine = mode() == MODE_ENGINE || mode() == MODE_ARMED;
 	atomic_store(&G.fork_done, 0);
 	if (G.fork_engine)
-		ask(REQ_FORK, 0, 0, 0, 0);
+		ask(REQ_FORK, flags, 0, 0, 0);
 	return HOOK_FORK;
 }
 
@@ -621,7 +647,7 @@ int hook_pre(long nr, const long a[6], int site)
 	switch (nr) {
 	case SYS_clone:
 		if (!(a[0] & CLONE_VM))
-			return on_fork();
+			return on_fork((u64)a[0]);
 		unbind();
 		on_thread(a[0], a[4], a[3]);
 		break;
@@ -630,12 +656,12 @@ int hook_pre(long nr, const long a[6], int site)
 		if ((size_t)a[1] < CLONE_ARGS_SIZE_VER0)
 			break;
 		if (!(ca->flags & CLONE_VM))
-			return on_fork();
+			return on_fork(ca->flags);
 		unbind();
 		on_thread(ca->flags, ca->tls, ca->child_tid);
 		break;
 	case SYS_fork:
-		return on_fork();
+		return on_fork(0);
 	case SYS_vfork:
 	case SYS_sched_getaffinity:
 	case SYS_sched_setaffinity:

@@ -5,6 +5,7 @@
  * constructor's own envp does.
  */
 #include <sched.h>
+#include <sys/utsname.h>
 
 #include "account.h"
 #include "config.h"
@@ -15,6 +16,20 @@
 #define FORK_STACK KiB(256)
 
 struct preload G;
+
+static u32 kernel_version(void)
+{
+	struct utsname u;
+	u32 v[2] = { 0 };
+	const char *p = u.release;
+
+	if (sys_call1(SYS_uname, &u))
+		return 0;
+	for (int i = 0; i < 2; i++, p += *p == '.')
+		for (; *p >= '0' && *p <= '9'; p++)
+			v[i] = v[i] * 10 + (u32)(*p - '0');
+	return KERNEL(v[0], v[1]);
+}
 
 static _Alignas(64) char fork_stack[FORK_STACK];
 void *hook_fork_stack_top = fork_stack + FORK_STACK;
@@ -232,6 +247,7 @@ __attribute__((constructor)) static void preload_init(int argc, char **argv, cha
 	member_enter();
 	atomic_store(&G.mode, MODE_COUNTING);
 	G.cpus = count_cpus();
+	G.kernel = kernel_version();
 	G.start_at = MAX(MiB(4), G.limit / 16);
 	G.brk_now = (u64)sys_call1(SYS_brk, 0);
 	robust_offset();

@@ -34,6 +34,8 @@ struct addr_range {
 	_Atomic u64 start, end; /* start == 0: free */
 };
 
+#define KERNEL(major, minor) ((u32)((major) << 16 | (minor)))
+
 #define MAX_EXCLUDED 4096
 #define MAX_PINS 1024
 #define MAX_BOOT 64
@@ -90,6 +92,7 @@ struct preload {
 	char dir[256];
 	char *const *envp;
 	unsigned cpus;
+	u32 kernel; /* KERNEL(major, minor) of the running one */
 
 	/* what may become resident: private writable memory, bytes */
 	_Atomic s64 vm_bytes;

@@ -65,27 +65,75 @@ static void range_del(uintptr_t start)
 	ps_assert(!"arena: unmap of an unknown mapping");
 }
 
-/* Maps size bytes at an address aligned to align and records the range. Lock held. */
-static void *map_aligned(size_t size, size_t align)
+/*
+ * A place of our own, far from where the kernel puts what a program maps (down from the stack) and from
+ * the heap: what the program unmaps stays free until it maps there again, as without us.  Below are the
+ * shadows of the sanitizers and the hints of Go's and Java's heaps, above the programs themselves.
+ */
+#define ZONE_START 0x300000000000UL
+#define ZONE_END 0x400000000000UL
+#define ZONE_TRIES 256
+
+/* Lock held. */
+static char *map_in_zone(size_t size, size_t align, int prot)
+{
+	static uintptr_t next = ZONE_START;
+
+	for (int i = 0; i < ZONE_TRIES; i++) {
+		char *at = (char *)ALIGN_UP(next, align), *p;
+
+		if ((uintptr_t)at + size > ZONE_END) {
+			next = ZONE_START;
+			continue;
+		}
+		p = sys_mmap(at, size, prot,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+		if (p == at) {
+			next = (uintptr_t)at + size;
+			return p;
+		}
+		if (!sys_is_err((long)p))
+			sys_munmap(p, size); /* a kernel before 4.17, which takes it for a hint */
+		else if ((long)p != -EEXIST)
+			return NULL;
+		next = (uintptr_t)at + ALIGN_UP(size, ARENA_UNIT);
+	}
+	return NULL;
+}
+
+/* Anywhere. Lock held. */
+static char *map_anywhere(size_t size, size_t align, int prot)
 {
 	size_t len = size + (align > PAGE_SIZE ? align : 0);
-	bool locked = relaxed_load(&A.lock_future);
-	/* Locked memory is touched as it is mapped, unless it cannot be. */
-	char *raw = sys_mmap(NULL, len, locked ? PROT_NONE : PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *raw = sys_mmap(NULL, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *p;
 
 	if (sys_is_err((long)raw))
 		return NULL;
-	if (locked) {
-		sys_call2(SYS_munlock, raw, len);
-		sys_mprotect(raw, len, PROT_READ | PROT_WRITE);
-	}
 	p = (char *)ALIGN_UP((uintptr_t)raw, align);
 	if (p > raw)
 		sys_munmap(raw, p - raw);
 	if (raw + len > p + size)
 		sys_munmap(p + size, raw + len - (p + size));
+	return p;
+}
+
+/* Maps size bytes at an address aligned to align and records the range. Lock held. */
+static void *map_aligned(size_t size, size_t align)
+{
+	bool locked = relaxed_load(&A.lock_future);
+	/* Locked memory is touched as it is mapped, unless it cannot be. */
+	int prot = locked ? PROT_NONE : PROT_READ | PROT_WRITE;
+	char *p = map_in_zone(size, align, prot);
+
+	if (!p)
+		p = map_anywhere(size, align, prot);
+	if (!p)
+		return NULL;
+	if (locked) {
+		sys_call2(SYS_munlock, p, size);
+		sys_mprotect(p, size, PROT_READ | PROT_WRITE);
+	}
 	if (!range_add((uintptr_t)p, (uintptr_t)p + size)) {
 		sys_munmap(p, size);
 		return NULL;

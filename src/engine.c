@@ -116,9 +116,11 @@ int engine_open_fds(struct pswap *ps)
 		return fd;
 	ps->pid = (pid_t)sys_getpid();
 	ps->kick_fd = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
-	ps->proc_fd = (int)sys_open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-	if (ps->proc_fd < 0 && ps->inherit_proc)
+	/* A child's /proc may be another one, or something else, by now. */
+	if (ps->inherit_proc)
 		ps->proc_fd = ps->inherit_proc();
+	if (ps->proc_fd < 0)
+		ps->proc_fd = (int)sys_open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
 	ps->maps_fd = vma_open(ps->proc_fd);
 	ps->statm_fd = (int)sys_openat(ps->proc_fd, "self/statm", O_RDONLY | O_CLOEXEC);
 	ps->rollup_fd = (int)sys_openat(ps->proc_fd, "self/smaps_rollup", O_RDONLY | O_CLOEXEC);
