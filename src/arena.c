@@ -74,11 +74,22 @@ static void range_del(uintptr_t start)
 #define ZONE_END 0x400000000000UL
 #define ZONE_TRIES 256
 
+/* Not at the same addresses in each process. */
+static uintptr_t zone_start(void)
+{
+	u64 r = 0;
+
+	sys_call3(SYS_getrandom, &r, sizeof(r), 1 /* GRND_NONBLOCK */);
+	return ZONE_START + r % ((ZONE_END - ZONE_START) / 2 / ARENA_UNIT) * ARENA_UNIT;
+}
+
 /* Lock held. */
 static char *map_in_zone(size_t size, size_t align, int prot)
 {
-	static uintptr_t next = ZONE_START;
+	static uintptr_t next;
 
+	if (!next)
+		next = zone_start();
 	for (int i = 0; i < ZONE_TRIES; i++) {
 		char *at = (char *)ALIGN_UP(next, align), *p;
 
