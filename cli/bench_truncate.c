@@ -5,8 +5,8 @@
  *
  * A round is sixteen groups of sixteen objects (16 directories of 16 files, as in the benchmark that
  * this one follows).  Each group has a process of its own, and the sets take turns group by group,
- * forth and back, so that no set has a time of day, or a certain predecessor, of its own.  Before the timed objects of a group one more is
- * dropped, for what only the first drop of a process pays.
+ * forth and back, so that no set has a time of day, or a certain predecessor, of its own.  Before
+ * the timed objects of a group one more is dropped, for what only the first drop of a process pays.
  */
 #include <errno.h>
 #include <pthread.h>
