@@ -22,6 +22,7 @@
 #include "zap.h"
 
 #define UNBIND_NS 50000000ULL /* no binding so soon after a call that could hand it on */
+#define PEER_NS 20000000 /* how often to look for processes that share the memory of one that ended */
 #define CHECK_NS 200000000LL  /* how often to see whether the program still is the same */
 #define BELL_POLL_NS 50000000LL /* an exec is noticed so late at the most */
 #define ABANDONED_NS 10000000000ULL
@@ -196,6 +197,37 @@ static void wait_for_children(void)
 		sys_sleep_ns(1000000);
 }
 
+/* Another process shares the memory (not the program's threads, not ours), and goes on with what only
+ * we can bring back. */
+static bool peer_left(void)
+{
+	char buf[2048];
+	bool found = false;
+	long n, err;
+	int fd;
+
+	if (!atomic_load(&G.peers))
+		return false;
+	fd = (int)sys_openat(G.ps.proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	while (!found && (n = sys_call3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
+		for (long off = 0; off < n && !found;) {
+			struct dirent64 *d = (struct dirent64 *)(buf + off);
+			pid_t pid = 0;
+
+			for (const char *p = d->name; *p >= '0' && *p <= '9'; p++)
+				pid = pid * 10 + (*p - '0');
+			found = pid && pid != G.pid && pid != (pid_t)sys_getpid() &&
+				pid != (pid_t)relaxed_load(&G.ps.stat->guard_pid) &&
+				same_memory(pid, &err);
+			off += d->reclen;
+		}
+	}
+	sys_close(fd);
+	return found;
+}
+
 static void program_gone(void)
 {
 	if (G.children && G.shm)
@@ -219,8 +251,11 @@ static void watch_program(struct ps_ctx *ctx)
 	if (p.fd < 0)
 		program_gone();
 	for (;;)
-		if (sys_call4(SYS_ppoll, &p, 1, NULL, NULL) == 1)
+		if (sys_call4(SYS_ppoll, &p, 1, NULL, NULL) == 1) {
+			while (peer_left())
+				sys_sleep_ns(PEER_NS);
 			program_gone();
+		}
 }
 
 /*
@@ -604,7 +639,7 @@ static void loop(void)
 		if (exec_checks || now - checked > (u64)CHECK_NS) {
 			checked = now;
 			exec_checks -= exec_checks > 0;
-			if (program_replaced())
+			if (program_replaced() && !peer_left())
 				program_gone();
 			fork_reap_foreign(&G.ps);
 		}

@@ -541,6 +541,9 @@ static void pin(u64 start, u64 end)
 
 static void on_thread(u64 flags, u64 tls, u64 child_tid)
 {
+	/* A process that shares our memory, and may outlive us. */
+	if (!(flags & (CLONE_THREAD | CLONE_VFORK)))
+		atomic_store(&G.peers, 1);
 	if (flags & CLONE_SETTLS)
 		pin(tls, tls + TCB_BYTES);
 	if (flags & CLONE_CHILD_CLEARTID)

@@ -136,6 +136,7 @@ struct preload {
 
 	/* the engine */
 	_Atomic u32 ready; /* futex: 1 up, 2 failed */
+	_Atomic u32 peers;     /* processes that share the program's memory were made */
 	_Atomic u32 exec_seen; /* an execve is being made */
 	_Atomic u32 quit; /* the engine ends because the program has ended or become another */
 	pid_t engine_pid;

@@ -4,8 +4,11 @@
  * calls change nothing, and populated memory is gated like any other.
  *
  *     vm_own_hole fixed|unmap|noreplace|hint|mremap|populate|malloc
+ *     vm_own_hole peer RESULT      (a process that shares the memory and outlives the program)
  */
 #include "pt.h"
+
+#include <sched.h>
 
 #define N (64 * PT_MIB)
 #define RW (PROT_READ | PROT_WRITE)
@@ -22,6 +25,35 @@ static char *hole(char **q)
 	CHECK(*q != MAP_FAILED);
 	pt_fill(*q, N, 1);
 	return p;
+}
+
+static char *shared;
+static const char *result;
+
+static int peer(void *arg)
+{
+	int fd;
+
+	(void)arg;
+	while (getppid() != 1 && kill(getppid(), 0) == 0 && getppid() == *(pid_t *)shared)
+		usleep(10000);
+	usleep(300000);
+	pt_verify(shared + PT_PAGE, N - PT_PAGE, 4);
+	fd = open(result, O_WRONLY | O_CREAT, 0600);
+	CHECK(fd >= 0 && write(fd, "ok", 2) == 2);
+	_exit(0);
+}
+
+static void outlived(const char *file)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+
+	result = file;
+	shared = pt_map(N);
+	*(pid_t *)shared = getpid();
+	pt_fill(shared + PT_PAGE, N - PT_PAGE, 4);
+	CHECK(clone(peer, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL) > 0);
+	_exit(0);
 }
 
 static void failing_mremap(void)
@@ -41,7 +73,10 @@ int main(int argc, char **argv)
 	const char *how = argc > 1 ? argv[1] : "fixed";
 	char *p, *q = NULL, *r;
 
-	if (!strcmp(how, "mremap")) {
+	if (!strcmp(how, "peer")) {
+		CHECK(argc > 2);
+		outlived(argv[2]);
+	} else if (!strcmp(how, "mremap")) {
 		failing_mremap();
 	} else if (!strcmp(how, "populate")) {
 		p = mmap(NULL, 4 * N, RW, ANON | MAP_POPULATE, -1, 0);

@@ -7,4 +7,7 @@ need_pswap
 for how in fixed unmap noreplace hint mremap populate malloc; do
 	both 40M vm_own_hole $how
 done
+RESULT=$TMP/result
+GRACE=40
+both 40M vm_own_hole peer "$RESULT"
 finish
