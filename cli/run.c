@@ -186,6 +186,21 @@ static const char *preload_path(void)
 	cli_fail("run: libpswap-preload.so is neither in %s nor in %s../lib/pswap", path, path);
 }
 
+#define ASAN "ASAN_OPTIONS="
+#define ASAN_ORDER "verify_asan_link_order=0"
+
+/* AddressSanitizer's runtime ends a program that has a library before it. (Such a program then runs
+ * unswapped: the sanitizer has the system calls to itself.) */
+static char *asan_options(void)
+{
+	const char *old = getenv("ASAN_OPTIONS");
+	char *s;
+
+	if (asprintf(&s, ASAN "%s%s" ASAN_ORDER, old ? old : "", old && *old ? ":" : "") < 0)
+		cli_fail("run: out of memory");
+	return s;
+}
+
 static char **envp_with(const struct ps_config *c, bool preload)
 {
 	static char value[PS_ENV_MAX + sizeof(PS_ENV)] = PS_ENV "=";
@@ -205,16 +220,18 @@ static char **envp_with(const struct ps_config *c, bool preload)
 		cli_fail("run: out of memory");
 	while (environ[n])
 		n++;
-	envp = calloc(n + 3, sizeof(*envp));
+	envp = calloc(n + 4, sizeof(*envp));
 	if (!envp)
 		cli_fail("run: out of memory");
 	for (size_t i = 0; i < n; i++) {
 		if (strncmp(environ[i], PS_ENV "=", sizeof(PS_ENV)) &&
+		    strncmp(environ[i], ASAN, sizeof(ASAN) - 1) &&
 		    strncmp(environ[i], "LD_PRELOAD=", sizeof("LD_PRELOAD=") - 1))
 			envp[out++] = environ[i];
 	}
 	envp[out++] = ld;
 	envp[out++] = value;
+	envp[out++] = asan_options();
 	return envp;
 }
 
