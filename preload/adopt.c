@@ -153,9 +153,12 @@ static int register_range(struct ps_mm *mm, u64 start, u64 end)
 
 #define PROBE_PAGES 16 /* a mapping that begins with more guards is taken for registered */
 
-/* Whether the mapping that begins at start is registered with our userfaultfd: 0, -ENOENT when not,
- * -EAGAIN when an event waits, which keeps us from asking. The page that is asked for may become a
- * page of zeros, as which it reads anyway. */
+/*
+ * Whether the mapping that [start, end) is part of is registered with our userfaultfd: 0, -ENOENT when
+ * not, -EAGAIN when an event waits, which keeps us from asking.  The page that is asked for may become a
+ * page of zeros, as which it reads anyway: nothing of [start, end) is in a region, so none of it is
+ * swapped.
+ */
 static int probe_registered(struct pswap *ps, u64 start, u64 end)
 {
 	end = MIN(end, start + PROBE_PAGES * PAGE_SIZE);
@@ -181,17 +184,29 @@ static int register_mapped(struct pswap *ps, u64 start, u64 end, u32 flags)
 {
 	struct ps_mm *mm = &ps->mm;
 	int ret = register_range(mm, start, end);
+	u64 a = start;
 	struct vma v;
 
-	for (u64 a = start; ret == 0 && a < end && vma_query(ps->maps_fd, a, &v) == 0 && v.start < end;
-	     a = v.end) {
-		u64 lo = MAX(v.start, start), hi = MIN(v.end, end);
-		int err = v.shared || v.inode ? -ENOENT : probe_registered(ps, lo, hi);
+	while (ret == 0 && a < end && vma_query(ps->maps_fd, a, &v) == 0 && v.start < end) {
+		u64 hi = MIN(v.end, end);
+		struct region *r;
+		int err;
 
+		a = MAX(a, v.start);
+		/* What became known since it was looked up, by a move for instance, is as it should be. */
+		r = region_after(mm, a);
+		if (r && r->start <= a) {
+			a = MIN(r->end, hi);
+			continue;
+		}
+		if (r && r->start < hi)
+			hi = r->start;
+		err = v.shared || v.inode ? -ENOENT : probe_registered(ps, a, hi);
 		if (err == -EAGAIN)
 			return err;
 		if (!err)
-			ret = region_add(mm, lo, hi, flags);
+			ret = region_add(mm, a, hi, flags);
+		a = hi;
 	}
 	return ret;
 }
