@@ -26,6 +26,7 @@
 
 #define QUIET_NS 1000000000ULL
 #define SPIN_NS 40000ULL /* a handler looks again for so long after its last message */
+#define LET_GO_NS 5000000ULL
 #define IDLE_MS 200
 #define MAX_DEFERRED 64
 
@@ -166,20 +167,49 @@ static void learn_region(struct ps_mm *mm, u64 addr)
 	ps_rwlock_write_unlock(&mm->gate);
 }
 
+/*
+ * A fault where no region is, while an event waits.  Mostly the event is about to be read.  But mremap of
+ * locked memory that grows touches the new part before it hands over its event, and until then
+ * nothing can be mapped: both would wait for ever.  After a while the page is let go: the kernel fills
+ * it, as it does without us, and the hook of the call registers it again.  None of it is swapped,
+ * because it is in no region.
+ */
+static bool let_go(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr)
+{
+	u64 now = ps_now_ns();
+
+	if (mm->foreign || !mm->ps->cfg.foreign_program || !events_pending(mm)) {
+		ctx->stuck_ns = 0;
+		return false;
+	}
+	if (!ctx->stuck_ns)
+		ctx->stuck_ns = now;
+	if (now - ctx->stuck_ns < LET_GO_NS)
+		return false;
+	return uffd_unregister(mm->uffd, addr, PAGE_SIZE) == 0;
+}
+
+static bool is_known(struct ps_mm *mm, u64 addr)
+{
+	bool known;
+
+	ps_rwlock_read_lock(&mm->gate);
+	known = region_find(mm, addr) != NULL;
+	ps_rwlock_read_unlock(&mm->gate);
+	return known;
+}
+
 static void serve(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd_msg *msg)
 {
 	u64 addr = msg->arg.pagefault.address & PAGE_MASK;
 	bool wp = msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP;
-	bool known;
+	bool known = is_known(mm, addr), early = !known && events_pending(mm);
 
 	if (mm == &ctx->ps->mm)
 		handoff_note(ctx, (pid_t)msg->arg.pagefault.feat.ptid);
-	ps_rwlock_read_lock(&mm->gate);
-	known = region_find(mm, addr) != NULL;
-	ps_rwlock_read_unlock(&mm->gate);
-	if (!known)
+	if (!known && !early)
 		learn_region(mm, addr);
-	if (fault_serve(ctx, mm, addr, wp))
+	if (early ? let_go(ctx, mm, addr) : fault_serve(ctx, mm, addr, wp))
 		return;
 	/* An event waits to be read first; faults would come before it, so this one must not be made
 	 * to fault again until then. */
@@ -197,7 +227,8 @@ static void serve_deferred(struct ps_ctx *ctx)
 		struct ps_mm *mm = ctx->deferred[--ctx->nr_deferred].mm;
 		u64 addr = ctx->deferred[ctx->nr_deferred].addr;
 
-		if (!fault_serve(ctx, mm, addr, false))
+		/* Woken, it faults again, and what is to be known of it is asked then. */
+		if (!is_known(mm, addr) || !fault_serve(ctx, mm, addr, false))
 			uffd_wake(mm->uffd, addr, PAGE_SIZE);
 	}
 }
@@ -210,8 +241,10 @@ static bool step_locked(struct ps_ctx *ctx, struct ps_mm *mm)
 
 	ps_rwlock_write_lock(&mm->gate);
 	n = sys_read(mm->uffd, &msg, sizeof(msg));
-	if (n == sizeof(msg) && msg.event != UFFD_EVENT_PAGEFAULT)
+	if (n == sizeof(msg) && msg.event != UFFD_EVENT_PAGEFAULT) {
 		handle_event(ctx, mm, &msg);
+		ctx->stuck_ns = 0;
+	}
 	ps_rwlock_write_unlock(&mm->gate);
 	if (n == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT)
 		serve(ctx, mm, &msg);

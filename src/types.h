@@ -264,6 +264,7 @@ struct ps_ctx {
 		u64 addr;
 	} deferred[64];
 	unsigned nr_deferred;
+	u64 stuck_ns; /* since when an event waits that cannot be read, or 0 */
 };
 
 /* Ranges in which a system call of the program may be dropping pages right now: nothing in them is

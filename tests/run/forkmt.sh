@@ -8,5 +8,5 @@ PRESS=72
 mkdir "$TMP/files"
 NOBOUND=1 both 64M forkmt arenas "$TMP/files"
 NOBOUND=1 both 64M forkmt busy
-NOBOUND=1 both 64M forkmt churn
+NOBOUND=1 both 32M forkmt churn
 finish
