@@ -106,6 +106,25 @@ static int open_stores(struct pswap *ps, const struct store_spec *specs, unsigne
 	return 0;
 }
 
+/* A child's /proc may be gone, or something else by now: then the parent's. */
+static int open_proc(struct pswap *ps)
+{
+	int fd = (int)sys_open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0), self = -1, got;
+
+	if (fd >= 0)
+		self = (int)sys_openat(fd, "self/statm", O_RDONLY | O_CLOEXEC);
+	if (self >= 0) {
+		sys_close(self);
+		return fd;
+	}
+	got = ps->inherit_proc ? ps->inherit_proc() : -1;
+	if (got < 0)
+		return fd;
+	if (fd >= 0)
+		sys_close(fd);
+	return got;
+}
+
 int engine_open_fds(struct pswap *ps)
 {
 	int fd = uffd_open(ps->cfg.uffd_want, &ps->caps);
@@ -116,11 +135,7 @@ int engine_open_fds(struct pswap *ps)
 		return fd;
 	ps->pid = (pid_t)sys_getpid();
 	ps->kick_fd = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
-	/* A child's /proc may be another one, or something else, by now. */
-	if (ps->inherit_proc)
-		ps->proc_fd = ps->inherit_proc();
-	if (ps->proc_fd < 0)
-		ps->proc_fd = (int)sys_open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	ps->proc_fd = open_proc(ps);
 	ps->maps_fd = vma_open(ps->proc_fd);
 	ps->statm_fd = (int)sys_openat(ps->proc_fd, "self/statm", O_RDONLY | O_CLOEXEC);
 	ps->rollup_fd = (int)sys_openat(ps->proc_fd, "self/smaps_rollup", O_RDONLY | O_CLOEXEC);
