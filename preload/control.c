@@ -489,8 +489,11 @@ static void quiet_for_fork(struct request *r)
 		sys_close(uffd);
 	while (!atomic_load(&G.fork_done))
 		sys_sleep_ns(20000);
-	if (atomic_load(&G.fork_done) == 1 && !G.fork_foreign)
+	if (atomic_load(&G.fork_done) == 1 && !G.fork_foreign) {
 		G.children++;
+		/* A file may be empty for us, and be closed, before the child has it. */
+		relaxed_store(&ps->files_held, G.shm != NULL);
+	}
 	stat_inc(ps->stat, forks);
 	/* What is shared from now on counts by half; the child is about to say so too. */
 	relaxed_store(&ps->rollup_due_ns, 0);
@@ -636,6 +639,9 @@ static void loop(void)
 			sleep = EXEC_CHECK_NS;
 		serve_bells(MIN(sleep, BELL_POLL_NS));
 		now = ps_now_ns();
+		if (relaxed_load(&G.ps.files_held) &&
+		    relaxed_load(&G.member->forks_settled) >= G.children)
+			relaxed_store(&G.ps.files_held, 0);
 		if (exec_checks || now - checked > (u64)CHECK_NS) {
 			checked = now;
 			exec_checks -= exec_checks > 0;

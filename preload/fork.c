@@ -47,6 +47,7 @@ static void forget_locks(struct pswap *ps)
 	ps->foreign = NULL; /* served by the parent's engine */
 	relaxed_store(&ps->stop, 0);
 	relaxed_store(&ps->pending_events, 0);
+	relaxed_store(&ps->files_held, 0);
 	relaxed_store(&ps->give_up_until, 0);
 	relaxed_store(&ps->full_until, 0);
 	/* Locks are not inherited. */

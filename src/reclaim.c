@@ -243,7 +243,8 @@ static void housekeep(struct ps_ctx *ctx)
 		more = false;
 		for (unsigned i = 0; i < ps->nr_stores; i++) {
 			ps_rwlock_read_lock(&ps->freeze);
-			if (ps->stores[i]->ops->housekeep)
+			if (ps->stores[i]->ops->housekeep &&
+			    (i == ps->ram_area || !relaxed_load(&ps->files_held)))
 				more |= ps->stores[i]->ops->housekeep(ps->stores[i], ctx->id);
 			ps_rwlock_read_unlock(&ps->freeze);
 		}

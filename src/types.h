@@ -356,6 +356,7 @@ struct pswap {
 	_Atomic u64 give_up_until;  /* ns: nothing could be freed; do not wait before that */
 	_Atomic u64 full_until;	    /* ns: every store was full; do not try before that */
 	_Atomic u32 warned; /* bit set of warnings given once */
+	_Atomic u32 files_held; /* a child is to take descriptors of file stores: close none */
 	_Atomic u32 locked_all; /* mlockall: take nothing out */
 
 	/* learning (learn.c) */
