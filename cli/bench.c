@@ -380,7 +380,6 @@ static void free_result(struct bench_result *r)
 	free(r);
 }
 
-/* NULL: stopped, or failed with a line on standard error. */
 /* truncate: all samples of all sets. 0, or -1 (said on standard error, unless stopped). */
 static int run_truncate(struct bench_result *r, struct bench_req *req, bool peer)
 {
@@ -400,6 +399,7 @@ static int run_truncate(struct bench_result *r, struct bench_req *req, bool peer
 	return -1;
 }
 
+/* NULL: stopped, or failed with a line on standard error. */
 static struct bench_result *run(enum bench_kind kind, const struct bench_opts *opts,
 				struct peer *peer, const char *why, const uint64_t *sums)
 {

@@ -66,31 +66,38 @@ struct dirent64 {
 	char name[];
 };
 
-/* Calls fn for every thread of the program until it returns true; true if one did. */
-static bool for_each_thread(bool (*fn)(pid_t tid))
+/* Calls fn for every number in a directory of /proc until it returns true; true if one did. */
+static bool for_each_id(const char *path, bool (*fn)(pid_t id))
 {
-	char path[64], buf[2048];
-	bool same = false;
-	int fd;
+	char buf[2048];
+	bool found = false;
+	int fd = (int)sys_openat(G.ps.proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	long n;
 
-	ps_format(path, sizeof(path), "%u/task", (u64)G.pid);
-	fd = (int)sys_openat(G.ps.proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	while (!same && (n = sys_call3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
-		for (long off = 0; off < n && !same;) {
+	while (!found && (n = sys_call3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
+		for (long off = 0; off < n && !found;) {
 			struct dirent64 *d = (struct dirent64 *)(buf + off);
-			pid_t tid = 0;
+			pid_t id = 0;
 
 			for (const char *p = d->name; *p >= '0' && *p <= '9'; p++)
-				tid = tid * 10 + (*p - '0');
-			same = tid && fn(tid);
+				id = id * 10 + (*p - '0');
+			found = id && fn(id);
 			off += d->reclen;
 		}
 	}
 	sys_close(fd);
-	return same;
+	return found;
+}
+
+/* The threads of the program. */
+static bool for_each_thread(bool (*fn)(pid_t tid))
+{
+	char path[64];
+
+	ps_format(path, sizeof(path), "%u/task", (u64)G.pid);
+	return for_each_id(path, fn);
 }
 
 static bool thread_same(pid_t tid)
@@ -197,35 +204,19 @@ static void wait_for_children(void)
 		sys_sleep_ns(1000000);
 }
 
+static bool is_peer(pid_t pid)
+{
+	long err;
+
+	return pid != G.pid && pid != (pid_t)sys_getpid() &&
+	       pid != (pid_t)relaxed_load(&G.ps.stat->guard_pid) && same_memory(pid, &err);
+}
+
 /* Another process shares the memory (not the program's threads, not ours), and goes on with what only
  * we can bring back. */
 static bool peer_left(void)
 {
-	char buf[2048];
-	bool found = false;
-	long n, err;
-	int fd;
-
-	if (!atomic_load(&G.peers))
-		return false;
-	fd = (int)sys_openat(G.ps.proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	while (!found && (n = sys_call3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
-		for (long off = 0; off < n && !found;) {
-			struct dirent64 *d = (struct dirent64 *)(buf + off);
-			pid_t pid = 0;
-
-			for (const char *p = d->name; *p >= '0' && *p <= '9'; p++)
-				pid = pid * 10 + (*p - '0');
-			found = pid && pid != G.pid && pid != (pid_t)sys_getpid() &&
-				pid != (pid_t)relaxed_load(&G.ps.stat->guard_pid) &&
-				same_memory(pid, &err);
-			off += d->reclen;
-		}
-	}
-	sys_close(fd);
-	return found;
+	return atomic_load(&G.peers) && for_each_id(".", is_peer);
 }
 
 static void program_gone(void)
@@ -466,11 +457,10 @@ static void quiet_for_fork(struct request *r)
 	}
 	G.parent_engine = (pid_t)sys_getpid();
 	G.parent_proc_fd = ps->proc_fd;
-	/* In a new user namespace the child has no rights to what its engine would need. */
-	G.fork_foreign = (r->a & CLONE_NEWUSER) || !child_can_have_engine();
-	/* Before arming nothing is swapped, and the child goes on without us. */
-	if (atomic_load(&G.mode) == MODE_ARMED && !ps->caps.event_fork)
-		G.fork_foreign = false;
+	/* In a new user namespace the child has no rights to what its engine would need.  Before arming
+	 * nothing is swapped, and such a child goes on without us; after it, our engine must serve it. */
+	G.fork_foreign = (atomic_load(&G.mode) != MODE_ARMED || ps->caps.event_fork) &&
+			 ((r->a & CLONE_NEWUSER) || !child_can_have_engine());
 	atomic_store(&G.fork_state, 1);
 	ring_back(r, 0);
 

@@ -26,7 +26,7 @@
 
 #define QUIET_NS 1000000000ULL
 #define SPIN_NS 40000ULL /* a handler looks again for so long after its last message */
-#define LET_GO_NS 5000000ULL
+#define LET_GO_NS 5000000ULL /* an event that cannot be read for so long is taken to wait for us */
 #define IDLE_MS 200
 #define MAX_DEFERRED 64
 

@@ -81,6 +81,12 @@ static void whole(unsigned *start, unsigned *end)
 	*end = PTRS_PER_PMD;
 }
 
+static void block_of(unsigned b, unsigned *start, unsigned *end)
+{
+	*start = b * BLOCK_PAGES;
+	*end = *start + BLOCK_PAGES;
+}
+
 /* A block came into use as a whole. True when the extent has had enough of them in a row. */
 static bool run_is_dense(struct extent *e, u16 now)
 {
@@ -99,8 +105,7 @@ static void window_of_block(struct extent *e, unsigned i, bool seen, u16 now, un
 
 	e->close[b] = seen && (u16)(now - e->tick[b]) <= CLOSE ? MIN(e->close[b] + 1, DENSE_FAULTS) : 0;
 	if (e->close[b] == DENSE_FAULTS) {
-		*start = b * BLOCK_PAGES;
-		*end = *start + BLOCK_PAGES;
+		block_of(b, start, end);
 		if (!(e->dense & bit) && run_is_dense(e, now)) {
 			prove_dense(e);
 			whole(start, end);
@@ -127,8 +132,7 @@ void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, u
 	if ((flags & REGION_RANDOM) || ctx->ps->cfg.around == 1 + 0)
 		return;
 	if (ctx->ps->cfg.around == 1 + 4) {
-		*start = b * BLOCK_PAGES;
-		*end = *start + BLOCK_PAGES;
+		block_of(b, start, end);
 		return;
 	}
 	if ((flags & REGION_SEQ) || ctx->ps->cfg.around == 1 + 9 || e->order == 9) {
@@ -143,8 +147,7 @@ void learn_window(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, u
 			whole(start, end);
 		}
 	} else if (e->order == 4 && b != e->probe_block) {
-		*start = b * BLOCK_PAGES;
-		*end = *start + BLOCK_PAGES;
+		block_of(b, start, end);
 		if (!seen && run_is_dense(e, now)) {
 			prove_dense(e);
 			whole(start, end);

@@ -9,15 +9,15 @@
  * between faults of one 64 KiB block, asked for one page at a time:
  *
  *  - an extent begins a stay in memory at its learned order: 0 (single pages), 4 (64 KiB), 9 (all);
- *  - order 0: a fault close to the one before in its block brings 4 pages, the next the block, which
- *    then is proven dense; enough blocks in a row prove the extent dense and all of it is mapped.
+ *  - order 0: seven faults of a block in a row, each close to the one before, prove it dense and
+ *    bring the rest of it; enough blocks in a row prove the extent dense and all of it is mapped.
  *    Faults that follow each other in space double the window instead;
  *  - order 4: blocks come whole, but for one block of each stay, drawn at random, which is a probe
  *    and treated as at order 0.  Blocks asked for close to each other prove the extent dense;
- *  - order 9: the whole extent, but one stay in 32 is a probe that begins at order 0; in more of
+ *  - order 9: the whole extent, but one stay in 16 is a probe that begins at order 0; in more of
  *    them while probes elsewhere fail;
  *  - when the extent leaves memory, what was seen becomes its order: falling is at once, because
- *    an order too high costs 16 or 512 pages a fault, one too low costs two faults a block.  The
+ *    an order too high costs 16 or 512 pages a fault, one too low costs a few faults a block.  The
  *    outcome also moves an engine-wide density, from which extents that were never probed take
  *    their order; a walk from one extent into the next inherits it.
  *
