@@ -37,6 +37,7 @@ static void forget_locks(struct pswap *ps)
 	memset(&ps->reclaim_ev, 0, sizeof(ps->reclaim_ev));
 	memset(&ps->freed_ev, 0, sizeof(ps->freed_ev));
 	memset(ps->inflight, 0, sizeof(ps->inflight));
+	relaxed_store(&ps->mm.reading, 0);
 	memset(&ps->handoff, 0, sizeof(ps->handoff));
 	for (unsigned i = 0; i < PS_NR_CTX; i++) {
 		memset(&ps->ctx[i]->busy, 0, sizeof(ps->ctx[i]->busy));

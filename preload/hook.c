@@ -36,6 +36,8 @@
 #define UNHEARD 10000
 #define NOBODY (-100000L) /* no errno is that large */
 #define INFLIGHT_SPINS 1000U
+#define SPINS 1000U
+#define SPIN_NAP_NS 200000
 
 /* ---- waiting; lock.c may be compiled to vector code ---- */
 
@@ -44,10 +46,18 @@ static void futex(_Atomic u32 *word, int op, u32 val)
 	sys_call6(SYS_futex, SYS_ARG(word), op | FUTEX_PRIVATE_FLAG, val, 0, 0, 0);
 }
 
+/* Whoever changes the word need not wake us, and may need this CPU, whatever our priority is. */
 static void spin_while(_Atomic u32 *word, u32 val)
 {
-	while (atomic_load(word) == val)
-		cpu_relax();
+	const struct timespec nap = { .tv_nsec = SPIN_NAP_NS };
+
+	for (unsigned spins = 0; atomic_load(word) == val; spins++) {
+		if (spins < SPINS)
+			cpu_relax();
+		else
+			sys_call6(SYS_futex, SYS_ARG(word), FUTEX_WAIT | FUTEX_PRIVATE_FLAG, val,
+				  SYS_ARG(&nap), 0, 0);
+	}
 }
 
 static void lock(_Atomic u32 *word)
@@ -253,8 +263,14 @@ static struct ps_inflight *inflight_begin(u64 start, u64 len, bool keep)
 
 static void inflight_end(struct ps_inflight *f)
 {
+	u32 reading;
+
 	if (!f)
 		return;
+	/* Our event has been read, but may not have been applied. */
+	reading = atomic_load(&G.ps.mm.reading);
+	if (reading & 1)
+		spin_while(&G.ps.mm.reading, reading);
 	atomic_store(&f->end, 0);
 	atomic_store(&f->start, 0);
 }

@@ -9,7 +9,9 @@
  *
  * What remains is DONTNEED: its event comes before the kernel drops the pages, so between read and
  * drop a page of the range could be taken out and survive.  Hooks announce their calls
- * (pswap.inflight); ranges of calls that no hook saw are left alone for a second (quiet_until).
+ * (pswap.inflight); ranges of calls that no hook saw are left alone for a second (quiet_until).  A
+ * call may return before its event, which has been read, is applied: a hook that takes its
+ * announcement back waits for that (ps_mm.reading).
  */
 #include <sys/epoll.h>
 
@@ -199,6 +201,16 @@ static bool is_known(struct ps_mm *mm, u64 addr)
 	return known;
 }
 
+static void defer(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr)
+{
+	if (ctx->nr_deferred < MAX_DEFERRED) {
+		ctx->deferred[ctx->nr_deferred].mm = mm;
+		ctx->deferred[ctx->nr_deferred++].addr = addr;
+	} else {
+		uffd_wake(mm->uffd, addr, PAGE_SIZE);
+	}
+}
+
 static void serve(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd_msg *msg)
 {
 	u64 addr = msg->arg.pagefault.address & PAGE_MASK;
@@ -213,12 +225,7 @@ static void serve(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd_msg *m
 		return;
 	/* An event waits to be read first; faults would come before it, so this one must not be made
 	 * to fault again until then. */
-	if (ctx->nr_deferred < MAX_DEFERRED) {
-		ctx->deferred[ctx->nr_deferred].mm = mm;
-		ctx->deferred[ctx->nr_deferred++].addr = addr;
-	} else {
-		uffd_wake(mm->uffd, addr, PAGE_SIZE);
-	}
+	defer(ctx, mm, addr);
 }
 
 static void serve_deferred(struct ps_ctx *ctx)
@@ -240,11 +247,13 @@ static bool step_locked(struct ps_ctx *ctx, struct ps_mm *mm)
 	long n;
 
 	ps_rwlock_write_lock(&mm->gate);
+	atomic_fetch_add(&mm->reading, 1);
 	n = sys_read(mm->uffd, &msg, sizeof(msg));
 	if (n == sizeof(msg) && msg.event != UFFD_EVENT_PAGEFAULT) {
 		handle_event(ctx, mm, &msg);
 		ctx->stuck_ns = 0;
 	}
+	atomic_fetch_add(&mm->reading, 1);
 	ps_rwlock_write_unlock(&mm->gate);
 	if (n == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT)
 		serve(ctx, mm, &msg);
@@ -269,9 +278,15 @@ int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done)
 	struct uffd_msg msg;
 
 	for (;;) {
-		long n = sys_read(mm->uffd, &msg, sizeof(msg));
+		bool got, event;
 
-		if (n != sizeof(msg)) {
+		atomic_fetch_add(&mm->reading, 1);
+		got = sys_read(mm->uffd, &msg, sizeof(msg)) == sizeof(msg);
+		event = got && msg.event != UFFD_EVENT_PAGEFAULT;
+		if (event && msg.event != UFFD_EVENT_FORK)
+			handle_event(ctx, mm, &msg);
+		atomic_fetch_add(&mm->reading, 1);
+		if (!got) {
 			if (atomic_load(done))
 				return -EAGAIN;
 			cpu_relax();
@@ -280,15 +295,9 @@ int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done)
 		}
 		if (msg.event == UFFD_EVENT_FORK)
 			return (int)msg.arg.fork.ufd;
-		if (msg.event != UFFD_EVENT_PAGEFAULT)
-			handle_event(ctx, mm, &msg);
-		else if (ctx->nr_deferred < MAX_DEFERRED) {
-			ctx->deferred[ctx->nr_deferred].mm = mm;
-			ctx->deferred[ctx->nr_deferred++].addr =
-				msg.arg.pagefault.address & PAGE_MASK;
-		} else {
-			uffd_wake(mm->uffd, msg.arg.pagefault.address & PAGE_MASK, PAGE_SIZE);
-		}
+		if (event)
+			continue;
+		defer(ctx, mm, msg.arg.pagefault.address & PAGE_MASK);
 	}
 }
 

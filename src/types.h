@@ -208,6 +208,7 @@ struct ps_mm {
 	int uffd;
 	bool foreign; /* a fork's child that only this engine serves: read back, never taken out */
 	struct ps_rwlock gate;
+	_Atomic u32 reading; /* odd: a message is being read and, if an event, applied */
 	struct region *regions; /* sorted; gate */
 	u32 nr_regions, cap_regions;
 	struct ps_mutex table_lock; /* adding to the tree */

@@ -399,24 +399,27 @@ PT_UNUSED static void pt_press(void)
 	pt_press_n(pt_press_bytes());
 }
 
+#define PT_EVICT_ROUNDS 8
+#define PT_EVICT_SECONDS 4 /* what an unseen call dropped is left alone for one */
+
 /* Pressure until at least half of the range is out of sight. Natively: one round. */
 #define pt_evict(addr, len) pt_evict_share(addr, len, 50)
 #define pt_evict_share(addr, len, percent)                                                   \
 	do {                                                                                 \
 		size_t pe_n = (len) / PT_PAGE, pe_a = 0;                                     \
-		int pe_i;                                                                    \
-		for (pe_i = 0; pe_i < 8; pe_i++) {                                           \
+		time_t pe_end = time(NULL) + PT_EVICT_SECONDS;                               \
+		for (int pe_i = 1;; pe_i++) {                                                \
 			pt_press();                                                          \
 			if (!pt_swapping())                                                  \
 				break;                                                       \
 			pe_a = pt_absent((addr), (len));                                     \
 			if (pe_a * 100 >= pe_n * (percent))                                  \
 				break;                                                       \
+			if (pe_i >= PT_EVICT_ROUNDS && time(NULL) > pe_end)                  \
+				DIE("vacuous: after %d rounds of pressure only %zu of %zu "  \
+				    "pages are out of memory",                               \
+				    pe_i, pe_a, pe_n);                                       \
 		}                                                                            \
-		if (pe_i == 8)                                                               \
-			DIE("vacuous: after 8 rounds of pressure only %zu of %zu pages are " \
-			    "out of memory",                                                 \
-			    pe_a, pe_n);                                                     \
 	} while (0)
 
 /* A thread that rewrites and checks memory of its own until told to stop. */
