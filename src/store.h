@@ -52,6 +52,8 @@ struct store_ops {
 	/* The same for all 512 slots of a cluster, in time that does not depend on how many are
 	 * filled. */
 	void (*invalidate_cluster)(struct store *st, u64 cluster);
+	/* The cluster's invalidate comes soon: asks for what it will read. May be NULL. */
+	void (*prefetch)(struct store *st, u64 cluster);
 	/*
 	 * Work for the background: return dead memory, compact.  Does at most a few milliseconds'
 	 * worth, returns true when there is more to do.  One caller at a time.

@@ -337,6 +337,11 @@ static void ram_invalidate_cluster(struct store *st, u64 cluster)
 		relaxed_sub(&rs->used_bytes, total);
 }
 
+static void ram_prefetch(struct store *st, u64 cluster)
+{
+	__builtin_prefetch(&to_ram(st)->clusters[cluster], 1);
+}
+
 /* Slots of one cluster. */
 static void invalidate_some(struct ram_store *rs, u64 slot, unsigned nr)
 {
@@ -458,6 +463,7 @@ static const struct store_ops ram_ops = {
 	.read = ram_read,
 	.invalidate = ram_invalidate,
 	.invalidate_cluster = ram_invalidate_cluster,
+	.prefetch = ram_prefetch,
 	.housekeep = ram_housekeep,
 	.wasteful = ram_wasteful,
 	.purge = ram_purge,

@@ -458,6 +458,8 @@ void swap_prefetch(struct swapfile *sf, swp_entry_t e)
 	const u8 *map = si->swap_map + swp_offset(e);
 
 	__builtin_prefetch(ci, 1);
+	if (si->store->ops->prefetch)
+		si->store->ops->prefetch(si->store, swp_offset(e) / SWAPFILE_CLUSTER);
 	for (unsigned i = 0; i < SWAPFILE_CLUSTER; i += PS_CACHELINE)
 		__builtin_prefetch(map + i, 1);
 }
