@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* args.c - options, errors in one line, sizes for people. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,18 @@ void cli_fail(const char *fmt, ...)
 	vsay(fmt, ap);
 	va_end(ap);
 	exit(EXIT_PSWAP);
+}
+
+pid_t cli_pid(const char *name, const char *text)
+{
+	char *end;
+	long pid;
+
+	errno = 0;
+	pid = strtol(text, &end, 10);
+	if (errno || *end || end == text || pid < 1 || pid > INT32_MAX)
+		cli_fail("%s: '%s' is no process id", name, text);
+	return (pid_t)pid;
 }
 
 const char *cli_size(u64 bytes)

@@ -23,6 +23,8 @@ int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_swapoff(int argc, char **argv);
+int cmd_swapon(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 /*
@@ -37,6 +39,8 @@ void cli_parse(const struct argp *argp, const char *name, int argc, char **argv,
 _Noreturn void cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same without the exit. */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A process id that was given to subcommand `name`; fails if it is none. */
+pid_t cli_pid(const char *name, const char *text);
 /* Bytes as a person writes them ("512M", "1.5G"), in a static buffer of which there are eight. */
 const char *cli_size(u64 bytes);
 
@@ -90,8 +94,8 @@ void uffd_cure(const struct uffd_probe *p, char *buf, size_t size);
 
 /* shm.c: the shared area of a tree */
 struct ps_shm *shm_create(int *fd);
-/* Finds the area of the tree that pid belongs to. NULL with a reason in why. */
-struct ps_shm *shm_of_pid(pid_t pid, char *why, size_t size);
+/* Finds the area of the tree that pid belongs to, to read or also to write. NULL with a reason in why. */
+struct ps_shm *shm_of_pid(pid_t pid, bool write, char *why, size_t size);
 /* Field 22 of /proc/PID/stat, 0 if there is no such process. comm may be NULL (16 bytes). */
 u64 shm_starttime(pid_t pid, char *comm);
 bool shm_member_alive(const struct ps_member *m);

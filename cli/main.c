@@ -13,6 +13,8 @@ static const struct command {
 	{ "run", cmd_run, "run a program under a memory limit, its memory swapped" },
 	{ "stat", cmd_stat, "figures of a program that runs under pswap" },
 	{ "top", cmd_top, "watch such programs" },
+	{ "swapoff", cmd_swapoff, "all memory of a program in, for a debugger" },
+	{ "swapon", cmd_swapon, "end of swapoff" },
 	{ "doctor", cmd_doctor, "what this machine lets pswap do" },
 	{ "bench", cmd_bench, "measure pswap against the kernel's swap on zram" },
 };
@@ -31,8 +33,8 @@ static void usage(FILE *f)
 int main(int argc, char **argv)
 {
 	if (argc < 2)
-		cli_fail("no command given; there are: run, stat, top, doctor, bench, --help, "
-			 "--version");
+		cli_fail("no command given; there are: run, stat, top, swapoff, swapon, doctor, "
+			 "bench, --help, --version");
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(stdout);
 		return 0;
@@ -46,6 +48,7 @@ int main(int argc, char **argv)
 			return commands[i].fn(argc - 1, argv + 1);
 	}
 	cli_fail(
-		"unknown command '%s'; there are: run, stat, top, doctor, bench, --help, --version",
+		"unknown command '%s'; there are: run, stat, top, swapoff, swapon, doctor, bench, "
+		"--help, --version",
 		argv[1]);
 }

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ struct run_args {
 	const char *memory, *stats;
 	enum ps_count count;
 	bool per_process, verbose;
+	const char *core; /* NULL: auto */
 	const char *stores[PS_MAX_STORES];
 	unsigned nr_stores;
 	char **cmd;
@@ -31,7 +33,8 @@ struct run_args {
 
 enum {
 	OPT_COUNT = 0x100,
-	OPT_PER_PROCESS
+	OPT_PER_PROCESS,
+	OPT_CORE
 };
 
 static const struct argp_option options[] = {
@@ -50,6 +53,10 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "per-process", OPT_PER_PROCESS, NULL, 0, "the limit is of each process", 0 },
 	{ "stats", 'o', "FILE", 0, "write statistics as JSON when CMD has ended; -: standard error",
+	  0 },
+	{ "core", OPT_CORE, "auto|yes|no", 0,
+	  "bring all memory in before a signal dumps core, so that the dump is complete; auto (the "
+	  "default): when the limit of core files is not 0",
 	  0 },
 	{ "verbose", 'v', NULL, 0, "say what is done, and sum up at the end", 0 },
 	{ 0 },
@@ -79,6 +86,11 @@ static error_t parse_arg(int key, char *arg, struct argp_state *state)
 	case OPT_PER_PROCESS:
 		a->per_process = true;
 		return 0;
+	case OPT_CORE:
+		if (strcmp(arg, "auto") && strcmp(arg, "yes") && strcmp(arg, "no"))
+			cli_fail("run: --core takes auto, yes or no, not '%s'", arg);
+		a->core = arg;
+		return 0;
 	case 'o':
 		a->stats = arg;
 		return 0;
@@ -92,6 +104,15 @@ static error_t parse_arg(int key, char *arg, struct argp_state *state)
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
+}
+
+static bool wants_core(const char *when)
+{
+	struct rlimit l;
+
+	if (when && strcmp(when, "auto"))
+		return !strcmp(when, "yes");
+	return !getrlimit(RLIMIT_CORE, &l) && l.rlim_cur;
 }
 
 static u64 limit_of(const char *text, bool verbose)
@@ -324,6 +345,7 @@ int cmd_run(int argc, char **argv)
 	config.count = a.count;
 	config.per_process = a.per_process;
 	config.verbose = a.verbose;
+	config.core = wants_core(a.core);
 	find_cmd(&a, &exe);
 	preload = can_preload(&exe, a.cmd[0]);
 

@@ -35,8 +35,8 @@ struct ps_shm *shm_create(int *fd)
 	return shm;
 }
 
-/* Maps an open descriptor for reading (and closes it); NULL if it is not a shared area. */
-static struct ps_shm *map_fd(int fd)
+/* Maps an open descriptor (and closes it); NULL if it is not a shared area. */
+static struct ps_shm *map_fd(int fd, bool write)
 {
 	struct ps_shm *shm;
 	struct stat st;
@@ -47,7 +47,7 @@ static struct ps_shm *map_fd(int fd)
 		close(fd);
 		return NULL;
 	}
-	shm = mmap(NULL, sizeof(*shm), PROT_READ, MAP_SHARED, fd, 0);
+	shm = mmap(NULL, sizeof(*shm), write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (shm == MAP_FAILED)
 		return NULL;
@@ -58,7 +58,7 @@ static struct ps_shm *map_fd(int fd)
 }
 
 /* Through the environment that the process was started with. */
-static struct ps_shm *by_environ(pid_t pid)
+static struct ps_shm *by_environ(pid_t pid, bool write)
 {
 	char path[64], *var = NULL;
 	struct ps_config *c = malloc(sizeof(*c));
@@ -77,7 +77,7 @@ static struct ps_shm *by_environ(pid_t pid)
 		if (!ps_config_parse(c, var + sizeof(PS_ENV), &why) &&
 		    sscanf(c->shm_path, "/proc/%d/fd/%d%n", &run, &fd, &end) == 2 &&
 		    !c->shm_path[end])
-			shm = map_fd(open(c->shm_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+			shm = map_fd(open(c->shm_path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK), write);
 		break;
 	}
 	if (f)
@@ -88,7 +88,7 @@ static struct ps_shm *by_environ(pid_t pid)
 }
 
 /* Through the mapping: also when `pswap run` has ended, but that takes CAP_SYS_ADMIN. */
-static struct ps_shm *by_maps(pid_t pid)
+static struct ps_shm *by_maps(pid_t pid, bool write)
 {
 	char path[64], *line = NULL;
 	struct ps_shm *shm = NULL;
@@ -104,7 +104,7 @@ static struct ps_shm *by_maps(pid_t pid)
 			continue;
 		snprintf(link, sizeof(link), "/proc/%d/map_files/%.*s", (int)pid,
 			 (int)strcspn(line, " "), line);
-		shm = map_fd(open(link, O_RDONLY | O_CLOEXEC));
+		shm = map_fd(open(link, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC), write);
 	}
 	if (f)
 		fclose(f);
@@ -113,7 +113,7 @@ static struct ps_shm *by_maps(pid_t pid)
 }
 
 /* `pswap run` itself has the area open. */
-static struct ps_shm *by_fds(pid_t pid)
+static struct ps_shm *by_fds(pid_t pid, bool write)
 {
 	char path[400], target[64];
 	struct ps_shm *shm = NULL;
@@ -131,23 +131,23 @@ static struct ps_shm *by_fds(pid_t pid)
 			continue;
 		target[n] = 0;
 		if (!strncmp(target, "/memfd:" PS_SHM_NAME " ", sizeof("/memfd:" PS_SHM_NAME)))
-			shm = map_fd(open(path, O_RDONLY | O_CLOEXEC));
+			shm = map_fd(open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC), write);
 	}
 	if (d)
 		closedir(d);
 	return shm;
 }
 
-struct ps_shm *shm_of_pid(pid_t pid, char *why, size_t size)
+struct ps_shm *shm_of_pid(pid_t pid, bool write, char *why, size_t size)
 {
 	struct ps_shm *shm;
 	char path[64];
 
-	shm = by_fds(pid);
+	shm = by_fds(pid, write);
 	if (!shm)
-		shm = by_environ(pid);
+		shm = by_environ(pid, write);
 	if (!shm)
-		shm = by_maps(pid);
+		shm = by_maps(pid, write);
 	if (shm)
 		return shm;
 	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);

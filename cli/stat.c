@@ -32,8 +32,6 @@ struct stat_args {
 static error_t parse_arg(int key, char *arg, struct argp_state *state)
 {
 	struct stat_args *a = state->input;
-	char *end;
-	long pid;
 
 	switch (key) {
 	case OPT_JSON:
@@ -43,13 +41,9 @@ static error_t parse_arg(int key, char *arg, struct argp_state *state)
 		a->format = FORMAT_PROMETHEUS;
 		return 0;
 	case ARGP_KEY_ARG:
-		errno = 0;
-		pid = strtol(arg, &end, 10);
-		if (errno || *end || end == arg || pid < 1 || pid > INT32_MAX)
-			cli_fail("%s: '%s' is no process id", a->name, arg);
 		if (a->nr_pids == a->max_pids)
 			cli_fail("%s: takes at most %u process ids", a->name, a->max_pids);
-		a->pids[a->nr_pids++] = (pid_t)pid;
+		a->pids[a->nr_pids++] = cli_pid(a->name, arg);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -107,7 +101,7 @@ int cmd_stat(int argc, char **argv)
 	cli_parse(&argp, "stat", argc, argv, false, &a);
 	if (!a.nr_pids)
 		cli_fail("stat: needs the process id of a program that runs under pswap");
-	shm = shm_of_pid(a.pids[0], why, sizeof(why));
+	shm = shm_of_pid(a.pids[0], false, why, sizeof(why));
 	if (!shm)
 		cli_fail("stat: %s", why);
 	stats_sum(&t, shm, NULL);
@@ -142,7 +136,7 @@ static void top_add(struct top *top, pid_t pid)
 	}
 	if (top->nr == MAX_TREES)
 		return;
-	shm = shm_of_pid(pid, why, sizeof(why));
+	shm = shm_of_pid(pid, false, why, sizeof(why));
 	if (!shm)
 		return;
 	top->trees[top->nr] = (struct tree){ .pid = pid, .shm = shm };
@@ -220,7 +214,7 @@ int cmd_top(int argc, char **argv)
 
 	cli_parse(&argp, "top", argc, argv, false, &a);
 	for (unsigned i = 0; i < a.nr_pids; i++) {
-		if (!shm_of_pid(a.pids[i], why, sizeof(why)))
+		if (!shm_of_pid(a.pids[i], false, why, sizeof(why)))
 			cli_fail("top: %s", why);
 		top_add(&top, a.pids[i]);
 	}

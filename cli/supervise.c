@@ -6,7 +6,8 @@
  * sends to the group reaches it by itself.  A signal that is sent to this process alone is passed
  * on. Which of the two happened the kernel does not tell: siginfo is the same for kill(pid) and
  * kill(-pgid).  So a third process, the *ear*, sits in the group and does nothing but hear: what
- * it hears was sent to all, and the child has it already.
+ * it hears was sent to all, and the child has it already.  When the child stops, so do we, and then
+ * the ear watches for what only the child is told: to go on.
  *
  * All signals are blocked here and read from a signalfd; no disposition but SIGCHLD's is changed,
  * so the child inherits what we were given.
@@ -33,12 +34,40 @@
 #define EAR_PATIENCE 3		 /* ms until a signal counts as not heard by the ear */
 #define EAR_SLOWEST  1000	 /* ms until a pending one must have been */
 #define NR_SIGNALS   65
+#define STOPPED_NS   50000000 /* between looks at a stopped child */
 
 struct ear {
 	pid_t pid;
-	_Atomic u32 *heard; /* counts by signal number, in shared memory */
+	_Atomic u32 *heard; /* counts by signal number, in shared memory; [0]: the child, while it and we
+			     * are stopped */
 	u32 known[NR_SIGNALS];
 };
+
+/* The state and the parent of a process; 0: there is none. */
+static char proc_state(pid_t pid, int *parent)
+{
+	char path[64], text[512], state = 0, *p;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[MAX(n, 0)] = 0;
+	p = strrchr(text, ')');
+	return p && sscanf(p + 1, " %c %d", &state, parent) == 2 ? state : 0;
+}
+
+static bool is_stopped(pid_t pid)
+{
+	int parent;
+	char state = proc_state(pid, &parent);
+
+	return state == 'T' || state == 't';
+}
 
 static _Noreturn void ear_main(_Atomic u32 *heard, pid_t parent)
 {
@@ -52,10 +81,15 @@ static _Noreturn void ear_main(_Atomic u32 *heard, pid_t parent)
 	close_range(0, ~0U, 0);
 	sigfillset(&all);
 	for (;;) {
+		const struct timespec while_stopped = { .tv_nsec = STOPPED_NS };
+		pid_t child = (pid_t)atomic_load(&heard[0]);
 		siginfo_t si;
-		int sig = sigwaitinfo(&all, &si);
+		int sig;
 
-		/* Our parent wakes us with SIGCONT after a stop: not sent to the group. */
+		if (child && !is_stopped(child))
+			kill(parent, SIGCONT);
+		sig = child ? sigtimedwait(&all, &si, &while_stopped) : sigwaitinfo(&all, &si);
+		/* Our parent wakes us with SIGCONT: not sent to the group. */
 		if (sig > 0 && sig < NR_SIGNALS && si.si_pid != parent)
 			atomic_fetch_add(&heard[sig], 1);
 	}
@@ -73,6 +107,16 @@ static void ear_start(struct ear *ear)
 	ear->pid = fork();
 	if (!ear->pid)
 		ear_main(ear->heard, self);
+}
+
+/* Tells when `child` goes on after a stop; 0: no more. */
+static void ear_watch(struct ear *ear, pid_t child)
+{
+	if (ear->pid <= 0)
+		return;
+	atomic_store(&ear->heard[0], (u32)child);
+	if (child)
+		kill(ear->pid, SIGCONT); /* to look at it */
 }
 
 static void ear_stop(struct ear *ear)
@@ -216,7 +260,7 @@ static void stop_self(int sig)
 
 /* Takes the state changes of all children: as process 1 of a container, or with children that a
  * shell had before it exec'ed us, there are others than ours. */
-static void reap(struct child *c)
+static void reap(struct child *c, struct ear *ear)
 {
 	struct rusage ru;
 	int status;
@@ -226,7 +270,9 @@ static void reap(struct child *c)
 		if (pid != c->pid)
 			continue;
 		if (WIFSTOPPED(status)) {
+			ear_watch(ear, c->pid);
 			stop_self(WSTOPSIG(status));
+			ear_watch(ear, 0);
 			continue;
 		}
 		c->ended = true;
@@ -239,22 +285,11 @@ static void reap(struct child *c)
 static bool in_tree(pid_t pid, pid_t child)
 {
 	for (int depth = 0; pid > 1 && depth < 64; depth++) {
-		char path[64], text[512], *p;
 		int parent = 0;
-		ssize_t n;
-		int fd;
 
 		if (pid == child)
 			return true;
-		snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
-			return false;
-		n = read(fd, text, sizeof(text) - 1);
-		close(fd);
-		text[MAX(n, 0)] = 0;
-		p = strrchr(text, ')');
-		if (!p || sscanf(p + 1, " %*c %d", &parent) != 1)
+		if (!proc_state(pid, &parent))
 			return false;
 		pid = parent;
 	}
@@ -274,7 +309,9 @@ static void pass_on(struct child *c, struct ear *ear, const struct signalfd_sigi
 			kill(c->pid, sig);
 		return;
 	}
-	/* CMD that signals its parent did not mean itself. */
+	/* CMD that signals its parent did not mean itself, and the ear meant us. */
+	if ((pid_t)si->ssi_pid == ear->pid)
+		return;
 	if (in_tree((pid_t)si->ssi_pid, c->pid))
 		return;
 	if (sig == SIGCONT && ear->pid > 0)
@@ -315,7 +352,7 @@ static void watch(struct supervise *s, struct child *c, struct ear *ear, int sig
 			for (ssize_t i = 0; i < n / (ssize_t)sizeof(si[0]); i++)
 				pass_on(c, ear, &si[i]);
 		}
-		reap(c);
+		reap(c, ear);
 	}
 }
 

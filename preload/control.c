@@ -17,6 +17,7 @@
 #include "region.h"
 #include "pagetable.h"
 #include "state.h"
+#include "swapoff.h"
 #include "vma.h"
 #include "store_file.h"
 #include "zap.h"
@@ -501,6 +502,11 @@ static void serve_request(struct request *r)
 		quiet_for_fork(r);
 		return;
 	}
+	if (r->op == REQ_SWAPOFF) {
+		swapoff_now(control_ctx());
+		ring_back(r, 0);
+		return;
+	}
 	ps_rwlock_read_lock(&ps->freeze);
 	switch (r->op) {
 	case REQ_ADD:
@@ -529,6 +535,7 @@ static void serve_request(struct request *r)
 		break;
 	case REQ_NONE:
 	case REQ_FORK:
+	case REQ_SWAPOFF:
 		break;
 	}
 	ps_rwlock_read_unlock(&ps->freeze);
@@ -627,6 +634,8 @@ static void loop(void)
 		}
 		if (exec_checks)
 			sleep = EXEC_CHECK_NS;
+		if (swapoff_tick(control_ctx()))
+			sleep = 0;
 		serve_bells(MIN(sleep, BELL_POLL_NS));
 		now = ps_now_ns();
 		if (relaxed_load(&G.ps.files_held) &&

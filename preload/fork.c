@@ -53,6 +53,7 @@ static void forget_locks(struct pswap *ps)
 	relaxed_store(&ps->full_until, 0);
 	/* Locks are not inherited. */
 	relaxed_store(&ps->locked_all, 0);
+	relaxed_store(&ps->swapoff, 0);
 	/* Half of what is resident here is the parent's: the first look must see it. */
 	relaxed_store(&ps->forked, 1);
 	relaxed_store(&ps->rollup_due_ns, 0);

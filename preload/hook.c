@@ -711,6 +711,12 @@ int hook_pre(long nr, const long a[6], int site)
 	return HOOK_PASS;
 }
 
+void hook_swapoff(void)
+{
+	if (mode() == MODE_ARMED)
+		ask(REQ_SWAPOFF, 0, 0, 0, 0);
+}
+
 void hook_post_fork(long ret)
 {
 	u64 mask = G.fork_mask;

@@ -50,6 +50,9 @@ int hook_pre(long nr, const long arg[6], int site);
  * (hook_fork_stack_top), not the program's, with the extended registers saved, so it may use SSE.
  */
 void hook_post_fork(long ret);
+/* In a signal handler: all of the program's memory in (swapoff.h). Nothing when it is not swapped. */
+void hook_swapoff(void);
+
 extern void *hook_fork_stack_top; /* set before hooks_install; 16-byte aligned, at least 64 KiB */
 
 #endif

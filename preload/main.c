@@ -12,6 +12,7 @@
 #include "hook.h"
 #include "log.h"
 #include "state.h"
+#include "swapoff.h"
 
 #define FORK_STACK KiB(256)
 
@@ -256,4 +257,6 @@ __attribute__((constructor)) static void preload_init(int argc, char **argv, cha
 		return;
 	}
 	adopt_boot();
+	if (config.core)
+		coredump_install();
 }

@@ -8,6 +8,7 @@
  *   control.c   in the engine: requests of hooks, arming, watching the program
  *   adopt.c     which memory is taken over
  *   fork.c      both sides of a fork
+ *   swapoff.c   everything back in, for a debugger or a core dump
  *
  * Life of a process:
  *
@@ -52,6 +53,7 @@ enum request_op {
 	REQ_THREADS,  /* how many threads the program has */
 	REQ_UNBIND,   /* what follows must not see a thread bound to one CPU (handoff.c) */
 	REQ_LOCK_ALL, /* c: mlockall (1) or munlockall (0) */
+	REQ_SWAPOFF,  /* all of the program's memory in, and nothing out from now on */
 };
 
 /*

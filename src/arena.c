@@ -145,6 +145,8 @@ static void *map_aligned(size_t size, size_t align)
 		sys_call2(SYS_munlock, p, size);
 		sys_mprotect(p, size, PROT_READ | PROT_WRITE);
 	}
+	/* A core dump is of the program. */
+	sys_madvise(p, size, MADV_DONTDUMP);
 	if (!range_add((uintptr_t)p, (uintptr_t)p + size)) {
 		sys_munmap(p, size);
 		return NULL;

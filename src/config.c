@@ -56,6 +56,8 @@ size_t ps_config_build(char *buf, size_t size, const struct ps_config *c)
 		put_raw(&o, ":per-process=1");
 	if (c->verbose)
 		put_raw(&o, ":verbose=1");
+	if (c->core)
+		put_raw(&o, ":core=1");
 	put_raw(&o, ":stores=");
 	for (unsigned i = 0; i < c->nr_stores; i++) {
 		if (i)
@@ -166,6 +168,8 @@ static const char *parse_key(struct ps_config *c, const char *key, char *value)
 		c->per_process = equal(value, "1");
 	} else if (equal(key, "verbose")) {
 		c->verbose = equal(value, "1");
+	} else if (equal(key, "core")) {
+		c->core = equal(value, "1");
 	}
 	return NULL;
 }
@@ -177,7 +181,7 @@ int ps_config_parse(struct ps_config *c, const char *value, const char **why)
 
 	c->limit_bytes = 0;
 	c->count = PS_COUNT_ALL;
-	c->per_process = c->verbose = false;
+	c->per_process = c->verbose = c->core = false;
 	c->nr_stores = 0;
 	c->shm_path = "";
 	if (len >= sizeof(c->text)) {

@@ -2,7 +2,7 @@
 /*
  * config.h - how `pswap run` tells the programs of its tree what to do: one environment variable,
  *
- *   PSWAP=v1:shm=/proc/PID/fd/N:limit=BYTES:count=all|resident[:per-process=1][:verbose=1]:stores=SPEC;SPEC...
+ *   PSWAP=v1:shm=/proc/PID/fd/N:limit=BYTES:count=all|resident[:per-process=1][:verbose=1][:core=1]:stores=SPEC;SPEC...
  *
  * Values are percent-encoded wherever a byte would end a value or a SPEC (`:`, `;`, `%`), or is not
  * printable.  Unknown keys are ignored, so that a newer CLI can talk to an older library.
@@ -25,6 +25,7 @@ struct ps_config {
 	u64 limit_bytes; /* 0: not given */
 	enum ps_count count;
 	bool per_process, verbose;
+	bool core; /* memory comes in before a signal dumps core */
 	unsigned nr_stores;
 	const char *shm_path;		   /* "" when not given */
 	const char *stores[PS_MAX_STORES]; /* store specifications, see store_spec.h */

@@ -15,6 +15,7 @@
 #include "log.h"
 #include "lru.h"
 #include "pagetable.h"
+#include "reclaim.h"
 #include "region.h"
 #include "swap_cache.h"
 #include "vma.h"
@@ -326,7 +327,7 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 	bool shared = false, again = false, worker = ctx->id >= PS_MAX_HANDLERS;
 	unsigned n = 0;
 
-	if (e->mm->foreign || relaxed_load(&ps->locked_all) ||
+	if (e->mm->foreign || reclaim_is_off(ps) ||
 	    (!ps->caps.move && ps->cfg.foreign_program))
 		return 0;
 	for (int attempt = 0; attempt < 2; attempt++) {

@@ -89,7 +89,7 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	unsigned n = 0;
 
 	*progress = false;
-	if (relaxed_load(&ps->locked_all))
+	if (reclaim_is_off(ps))
 		return 0;
 	/* Handlers take out, workers write: each writer has a segment of its own open. */
 	lru_add_drain_all(&ps->lru);
@@ -132,6 +132,8 @@ void reclaim_throttle(struct ps_ctx *ctx, s64 bytes)
 	u32 passes = 0;
 
 	relaxed_add(&ps->reserved, bytes);
+	if (relaxed_load(&ps->swapoff))
+		return;
 	if (account_footprint(ps, SAMPLE_AGE_NS) + relaxed_load(&ps->reserved) <= account_gate(ps))
 		return;
 	start = ps_now_ns();

@@ -28,6 +28,12 @@ static inline void reclaim_unreserve(struct pswap *ps, s64 bytes)
 	relaxed_sub(&ps->reserved, bytes);
 }
 
+/* Nothing may be taken out. */
+static inline bool reclaim_is_off(struct pswap *ps)
+{
+	return relaxed_load(&ps->locked_all) || relaxed_load(&ps->swapoff);
+}
+
 /* The body of a worker thread. */
 void reclaim_worker(struct ps_ctx *ctx);
 

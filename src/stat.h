@@ -51,6 +51,7 @@ struct ps_member {
 	_Atomic u32 forks_settled; /* children that need nothing of this one's engine any more */
 	_Atomic u32 engine_pid, guard_pid; /* processes that share this one's memory */
 	_Atomic u64 starttime; /* field 22 of /proc/PID/stat, to tell pids apart */
+	_Atomic u32 swapoff; /* enum ps_swapoff, written by `pswap swapoff` and by the engine */
 	_Atomic u32 handoff_bound; /* CPU + 1 that a thread is bound to, or 0 */
 	char comm[16];
 	/* gauges, bytes unless said */
@@ -73,6 +74,13 @@ enum ps_member_state {
 	PS_MEMBER_ARMED,     /* memory adopted */
 	PS_MEMBER_UNSWAPPED, /* could not be adopted */
 	PS_MEMBER_ENDED,
+};
+
+enum ps_swapoff {
+	PS_SWAPOFF_NO,
+	PS_SWAPOFF_ASKED,  /* bring everything in, take nothing out */
+	PS_SWAPOFF_DONE,
+	PS_SWAPOFF_PARTLY, /* done, but for what cannot be read back */
 };
 
 #define PS_SHM_MAGIC 0x70617773702d3100ULL

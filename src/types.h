@@ -359,6 +359,7 @@ struct pswap {
 	_Atomic u32 warned; /* bit set of warnings given once */
 	_Atomic u32 files_held; /* a child is to take descriptors of file stores: close none */
 	_Atomic u32 locked_all; /* mlockall: take nothing out */
+	_Atomic u32 swapoff;	/* somebody looks at the memory: the same */
 
 	/* learning (learn.c) */
 	_Atomic u32 density; /* 0 .. 1024: how often probes were dense lately */
