@@ -27,8 +27,6 @@
 static _Alignas(64) char control_stack[CONTROL_STACK];
 static _Alignas(64) char control_tls[TLS_BYTES];
 
-/* clone() to fn(arg) on a new stack; nothing of libc. */
-long raw_clone(unsigned long flags, void *stack_top, void (*fn)(void *), void *arg, void *tls);
 __asm__(".text\n"
 	".globl raw_clone\n"
 	".hidden raw_clone\n"

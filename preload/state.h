@@ -3,9 +3,11 @@
  * state.h - run mode: what the preloaded library keeps for a process.
  *
  *   main.c      constructor: configuration, patching, entering the tree
- *   hook.c      on the program's threads: what a system call means for us
+ *   hook.c      on the program's threads: what a memory call means for us
+ *   hook_proc.c the same for threads, fork, exec
  *   proc.c      the engine process: starting it, its threads, its end
- *   control.c   in the engine: requests of hooks, arming, watching the program
+ *   control.c   in the engine: requests of hooks, arming
+ *   watch.c     in the engine: has the program ended?  The guard
  *   adopt.c     which memory is taken over
  *   fork.c      both sides of a fork
  *   swapoff.c   everything back in, for a debugger or a core dump
@@ -153,9 +155,21 @@ extern struct preload G;
  * the memory state). All signals blocked. 0 or -errno. Safe in any state of the program. */
 int proc_start(bool restart);
 int proc_spawn(struct pswap *ps, void (*fn)(struct ps_ctx *), struct ps_ctx *ctx);
+/* clone() to fn(arg) on a new stack; nothing of libc. */
+long raw_clone(unsigned long flags, void *stack_top, void (*fn)(void *), void *arg, void *tls);
 
 /* control.c: the engine's first thread. */
 void control_main(bool restart);
+
+/* watch.c */
+bool program_replaced(void); /* by an exec */
+bool peer_left(void);	     /* another process shares the memory and goes on */
+void program_gone(void);     /* ends the engine, when nobody needs it any more */
+void watch_program(struct ps_ctx *ctx); /* a thread's body */
+int watch_start_guard(void);
+long count_threads(void);
+bool child_can_have_engine(void);
+int pidfd_open(pid_t pid);
 
 /* adopt.c */
 void adopt_boot(void);			   /* in the constructor: what must stay */

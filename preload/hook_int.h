@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hook_int.h - what hook.c (memory) and hook_proc.c (threads, processes) have in common.  All of it
+ * runs under the rules of hook.h.
+ */
+#ifndef PS_HOOK_INT_H
+#define PS_HOOK_INT_H
+
+#include <linux/futex.h>
+#include <signal.h>
+
+#include "state.h"
+
+#define NSIG_BYTES 8
+#define SPINS 1000U
+#define SPIN_NAP_NS 200000
+
+#define NOBODY (-100000L) /* no errno is that large */
+
+/* Asks the engine and waits for its answer. */
+long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d);
+void start_engine(void);
+
+static inline u32 mode(void)
+{
+	return atomic_load_explicit(&G.mode, memory_order_acquire);
+}
+
+/* ---- waiting; lock.c may be compiled to vector code ---- */
+
+static inline void futex(_Atomic u32 *word, int op, u32 val)
+{
+	sys_call6(SYS_futex, SYS_ARG(word), op | FUTEX_PRIVATE_FLAG, val, 0, 0, 0);
+}
+
+/* Whoever changes the word need not wake us, and may need this CPU, whatever our priority is. */
+static inline void spin_while(_Atomic u32 *word, u32 val)
+{
+	const struct timespec nap = { .tv_nsec = SPIN_NAP_NS };
+
+	for (unsigned spins = 0; atomic_load(word) == val; spins++) {
+		if (spins < SPINS)
+			cpu_relax();
+		else
+			sys_call6(SYS_futex, SYS_ARG(word), FUTEX_WAIT | FUTEX_PRIVATE_FLAG, val,
+				  SYS_ARG(&nap), 0, 0);
+	}
+}
+
+static inline void lock(_Atomic u32 *word)
+{
+	while (atomic_exchange(word, 1))
+		futex(word, FUTEX_WAIT, 1);
+}
+
+static inline void unlock(_Atomic u32 *word)
+{
+	atomic_store(word, 0);
+	futex(word, FUTEX_WAKE, 1);
+}
+
+static inline u64 block_signals(void)
+{
+	u64 all = ~0UL, old = 0;
+
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, SYS_ARG(&all), SYS_ARG(&old), NSIG_BYTES, 0, 0);
+	return old;
+}
+
+static inline void restore_signals(u64 old)
+{
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, SYS_ARG(&old), 0, NSIG_BYTES, 0, 0);
+}
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hook_proc.c - threads, forks, execs and what else must be known before it happens (hook.h says
+ * under which rules).
+ */
+#include <linux/futex.h>
+#include <linux/sched.h>
+#include <sys/prctl.h>
+
+#include "hook.h"
+#include "hook_int.h"
+#include "state.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define TCB_BYTES 2560 /* struct pthread of glibc 2.28 to 2.41 is 2304 bytes at most */
+#define ROBUST_MAX 2048
+
+/* ---- threads and processes ---- */
+
+/* The kernel writes to a thread's control block when the thread ends, without waiting for a fault
+ * (trap 6). Stacks of libc's own are never taken over; one given by the program may be. */
+static void pin(u64 start, u64 end)
+{
+	u32 i;
+
+	start &= PAGE_MASK;
+	end = ALIGN_UP(end, PAGE_SIZE);
+	if (mode() == MODE_ARMED) {
+		ask(REQ_PIN, start, end, 0, 0);
+		return;
+	}
+	if (adopt_excluded(start, end))
+		return;
+	i = relaxed_add(&G.nr_pins, 1);
+	if (i < MAX_PINS) {
+		relaxed_store(&G.pins[i].end, end);
+		atomic_store(&G.pins[i].start, start);
+	}
+}
+
+static void on_thread(u64 flags, u64 tls, u64 child_tid)
+{
+	/* A process that shares our memory, and may outlive us. */
+	if (!(flags & (CLONE_THREAD | CLONE_VFORK)))
+		atomic_store(&G.peers, 1);
+	if (flags & CLONE_SETTLS)
+		pin(tls, tls + TCB_BYTES);
+	if (flags & CLONE_CHILD_CLEARTID)
+		pin(child_tid, child_tid + 4);
+}
+
+/* A thread ends: the kernel will walk its list of held robust mutexes and mark them, without waiting
+ * for faults. */
+static void on_exit_thread(void)
+{
+	struct robust_list_head *head;
+	struct robust_list *l;
+	u64 tcb;
+
+	if (mode() != MODE_ARMED || !G.robust_offset)
+		return;
+	__asm__("mov %%fs:0x10, %0" : "=r"(tcb));
+	head = (struct robust_list_head *)(tcb + G.robust_offset);
+	if (!head->list.next)
+		return;
+	l = (struct robust_list *)((uintptr_t)head->list.next & ~1UL);
+	for (int i = 0; l != &head->list && l && i < ROBUST_MAX; i++) {
+		u64 word = (u64)(uintptr_t)l + head->futex_offset;
+
+		pin(word, word + 4);
+		pin((u64)(uintptr_t)l, (u64)(uintptr_t)l + sizeof(*l));
+		l = (struct robust_list *)((uintptr_t)l->next & ~1UL);
+	}
+	l = (struct robust_list *)((uintptr_t)head->list_op_pending & ~1UL);
+	if (l)
+		pin((u64)(uintptr_t)l + head->futex_offset, (u64)(uintptr_t)l + head->futex_offset + 4);
+}
+
+/* From now on a call of ours may be what kills the program: start the engine while we may. */
+static void on_seccomp(void)
+{
+	if (mode() == MODE_COUNTING)
+		start_engine();
+	spin_while(&G.mode, MODE_STARTING);
+	relaxed_store(&G.filtered, 1);
+}
+
+/* These operations write to a word in a way that does not wait for userfaultfd: EFAULT where the word
+ * is not there. Bring it in. (Seen only when made through syscall(); libc's own priority-inheritance
+ * locks touch the word just before.) */
+static void on_futex(const long a[6])
+{
+	if (mode() != MODE_ARMED || relaxed_load(&G.filtered))
+		return;
+	switch (a[1] & FUTEX_CMD_MASK) {
+	case FUTEX_WAKE_OP:
+	case FUTEX_CMP_REQUEUE_PI:
+		sys_call6(SYS_madvise, (long)(a[4] & PAGE_MASK), PAGE_SIZE, MADV_POPULATE_WRITE, 0,
+			  0, 0);
+		break;
+	case FUTEX_LOCK_PI:
+	case FUTEX_UNLOCK_PI:
+	case FUTEX_TRYLOCK_PI:
+	case 13: /* FUTEX_LOCK_PI2 */
+		sys_call6(SYS_madvise, (long)(a[0] & PAGE_MASK), PAGE_SIZE, MADV_POPULATE_WRITE, 0,
+			  0, 0);
+		break;
+	}
+}
+
+/* A range can have one userfaultfd: the program's own comes first, where it is not too late. */
+static void on_userfaultfd(void)
+{
+	if (mode() == MODE_COUNTING)
+		start_engine();
+	spin_while(&G.mode, MODE_STARTING);
+	if (mode() >= MODE_ENGINE)
+		ask(REQ_OWN_UFFD, 0, 0, 0, 0);
+}
+
+static int on_fork(u64 flags)
+{
+	u64 old = block_signals();
+
+	lock(&G.fork_lock);
+	spin_while(&G.mode, MODE_STARTING);
+	G.fork_mask = old;
+	G.fork_engine = mode() == MODE_ENGINE || mode() == MODE_ARMED;
+	atomic_store(&G.fork_done, 0);
+	if (G.fork_engine)
+		ask(REQ_FORK, flags, 0, 0, 0);
+	return HOOK_FORK;
+}
+
+/* The call could show, or hand on, that this thread shares a CPU with a handler (handoff.c). */
+static void unbind(void)
+{
+	if (relaxed_load(&G.ps.handoff.bound))
+		ask(REQ_UNBIND, 0, 0, 0, 0);
+}
+
+int hook_pre(long nr, const long a[6], int site)
+{
+	const struct clone_args *ca;
+
+	(void)site;
+	if (mode() == MODE_OFF)
+		return HOOK_PASS;
+	switch (nr) {
+	case SYS_clone:
+		if (!(a[0] & CLONE_VM))
+			return on_fork((u64)a[0]);
+		unbind();
+		on_thread(a[0], a[4], a[3]);
+		break;
+	case SYS_clone3:
+		ca = (const struct clone_args *)a[0];
+		if ((size_t)a[1] < CLONE_ARGS_SIZE_VER0)
+			break;
+		if (!(ca->flags & CLONE_VM))
+			return on_fork(ca->flags);
+		unbind();
+		on_thread(ca->flags, ca->tls, ca->child_tid);
+		break;
+	case SYS_fork:
+		return on_fork(0);
+	case SYS_vfork:
+	case SYS_sched_getaffinity:
+	case SYS_sched_setaffinity:
+		unbind();
+		break;
+	case SYS_exit:
+		on_exit_thread();
+		break;
+	case SYS_execve:
+	case SYS_execveat:
+		unbind();
+		atomic_store(&G.exec_seen, 1);
+		break;
+	case SYS_prctl:
+		if ((int)a[0] == PR_SET_SECCOMP)
+			on_seccomp();
+		break;
+	case SYS_seccomp:
+		on_seccomp();
+		break;
+	case SYS_futex:
+		on_futex(a);
+		break;
+	case SYS_userfaultfd:
+		on_userfaultfd();
+		break;
+	}
+	return HOOK_PASS;
+}
+
+void hook_swapoff(void)
+{
+	if (mode() == MODE_ARMED)
+		ask(REQ_SWAPOFF, 0, 0, 0, 0);
+}
+
+void hook_post_fork(long ret)
+{
+	u64 mask = G.fork_mask;
+
+	if (ret != 0) {
+		if (G.fork_engine) {
+			atomic_store(&G.fork_done, ret > 0 ? 1 : 2);
+			spin_while(&G.fork_state, 1);
+		}
+	} else {
+		fork_child_state();
+	}
+	unlock(&G.fork_lock);
+	restore_signals(mask);
+}
