@@ -199,12 +199,51 @@ static int open_bells(void)
 	return uffd_register(G.bell_uffd, (u64)(uintptr_t)G.bells, NR_REQUESTS * PAGE_SIZE, false);
 }
 
-/* Everything stands still until the clone call is over. */
-static void quiet_for_fork(struct request *r)
+/* The child has been made, or will not be. */
+static bool fork_over(void *arg)
+{
+	struct fork_call *call = arg;
+
+	return atomic_load(&call->done) || fork_made(G.fork_page, call->ticket);
+}
+
+/* Until the call has copied everything; applies what events come meanwhile. A child that only we can
+ * serve is taken on. */
+static void await_fork(struct fork_call *call, pid_t tid)
 {
 	struct pswap *ps = &G.ps;
 	struct ps_ctx *ctx = control_ctx();
-	int uffd = -1, nr = 0;
+	bool ours = ps->caps.event_fork;
+	int uffd;
+
+	while (atomic_load(&G.mode) == MODE_ARMED &&
+	       (uffd = event_await_fork(ctx, tid, fork_over, call)) >= 0) {
+		/* The first is taken for this fork's; another is of one that no hook saw. */
+		if (G.fork_foreign || !ours)
+			fork_foreign(&ps->mm, uffd);
+		else
+			/* The child opens its own; as long as this copy is open its mappings
+			 * belong to it. */
+			sys_close(uffd);
+		ours = false;
+	}
+	while (!fork_over(call))
+		sys_sleep_ns(20000);
+	/* Faults that came meanwhile: those threads fault again. */
+	while (ctx->nr_deferred) {
+		ctx->nr_deferred--;
+		uffd_wake(ps->mm.uffd, ctx->deferred[ctx->nr_deferred].addr, PAGE_SIZE);
+	}
+}
+
+/* Everything stands still until the child is made. */
+static void quiet_for_fork(struct request *r)
+{
+	struct pswap *ps = &G.ps;
+	struct fork_call *call = &G.fork_calls[r->b];
+	u32 ticket = call->ticket;
+	pid_t tid = r->tid;
+	int nr = 0;
 
 	handoff_end(ps, UNBIND_NS);
 	ps_rwlock_write_lock(&ps->freeze);
@@ -224,25 +263,11 @@ static void quiet_for_fork(struct request *r)
 	 * nothing is swapped, and such a child goes on without us; after it, our engine must serve it. */
 	G.fork_foreign = (atomic_load(&G.mode) != MODE_ARMED || ps->caps.event_fork) &&
 			 ((r->a & CLONE_NEWUSER) || !child_can_have_engine());
-	atomic_store(&G.fork_state, 1);
 	ring_back(r, 0);
 
 	relaxed_store(&ps->forked, 1);
-	if (ps->caps.event_fork && atomic_load(&G.mode) == MODE_ARMED)
-		uffd = event_await_fork(ctx, &G.fork_done);
-	/* Faults that came before the event: those threads fault again. */
-	while (ctx->nr_deferred) {
-		ctx->nr_deferred--;
-		uffd_wake(ps->mm.uffd, ctx->deferred[ctx->nr_deferred].addr, PAGE_SIZE);
-	}
-	if (uffd >= 0 && G.fork_foreign)
-		fork_foreign(&ps->mm, uffd);
-	else if (uffd >= 0)
-		/* The child opens its own; as long as this copy is open its mappings belong to it. */
-		sys_close(uffd);
-	while (!atomic_load(&G.fork_done))
-		sys_sleep_ns(20000);
-	if (atomic_load(&G.fork_done) == 1 && !G.fork_foreign) {
+	await_fork(call, tid);
+	if (atomic_load(&call->done) != 2 && !G.fork_foreign) {
 		G.children++;
 		/* A file may be empty for us, and be closed, before the child has it. */
 		relaxed_store(&ps->files_held, G.shm != NULL);
@@ -252,7 +277,12 @@ static void quiet_for_fork(struct request *r)
 	relaxed_store(&ps->rollup_due_ns, 0);
 	account_refresh(ps);
 	ps_rwlock_write_unlock(&ps->freeze);
-	atomic_store(&G.fork_state, 0);
+	atomic_store(&call->quiet, 0);
+	sys_futex_wake(&call->quiet, 1);
+	/* The call returns when the child is through; others may fork by then. (Its call gives the lock
+	 * back too: this is of its ticket.) */
+	if ((ticket & 1) && atomic_compare_exchange_strong(&G.fork_lock, &ticket, 0))
+		sys_futex_wake(&G.fork_lock, 1);
 }
 
 static void serve_request(struct request *r)
@@ -319,6 +349,7 @@ static void serve_bells(s64 timeout_ns)
 		if (msg.event != UFFD_EVENT_PAGEFAULT || slot >= NR_REQUESTS)
 			continue;
 		if (atomic_load(&G.req[slot].state) == REQUEST_ASKED) {
+			G.req[slot].tid = (pid_t)msg.arg.pagefault.feat.ptid;
 			serve_request(&G.req[slot]);
 			continue;
 		}

@@ -82,9 +82,14 @@ void fork_child_state(void)
 	struct ps_member *before;
 	u64 swapped;
 
+	/* First of all, as our parent's engine waits for it. Then a page of our own. */
+	atomic_store(&G.fork_page->made[G.fork_ticket / 2 % FORK_MARKS], G.fork_ticket);
+	sys_mmap(G.fork_page, PAGE_SIZE, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	memset(G.fork_calls, 0, sizeof(G.fork_calls));
+	atomic_store(&G.fork_lock, 0);
 	G.generation++;
 	G.pid = (pid_t)sys_getpid();
-	atomic_store(&G.fork_state, 0);
 	swapped = relaxed_load(&G.member->swapped_pages);
 	before = G.parent_member = G.member;
 	G.children = 0;

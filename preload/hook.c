@@ -144,17 +144,17 @@ long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d)
 
 void start_engine(void)
 {
-	u32 counting = MODE_COUNTING;
+	u32 counting = MODE_COUNTING, ticket;
 	u64 old = block_signals();
 
 	/* Not while a fork is on its way: its child would copy an engine half made. */
-	lock(&G.fork_lock);
+	ticket = fork_lock(false);
 	if (atomic_compare_exchange_strong(&G.mode, &counting, MODE_STARTING)) {
 		/* It sets the mode itself when it is up; a failure means: unswapped. */
 		if (proc_start(false))
 			atomic_store(&G.mode, MODE_OFF);
 	}
-	unlock(&G.fork_lock);
+	fork_unlock(ticket);
 	restore_signals(old);
 }
 

@@ -46,10 +46,12 @@ int hook_pre(long nr, const long arg[6], int site);
 
 /*
  * After a HOOK_FORK call, in the parent (ret > 0: the child's pid, or ret < 0: -errno) and in the
- * child (ret == 0), before any instruction of libc's runs there.  Runs on a stack of pswap's
+ * child (ret == 0), before any instruction of libc's runs there.  In the parent: on its stack, under
+ * the rules above; `arg` is the address that hook_pre had for this call.  Other forks may have been made
+ * meanwhile, if the call had CLONE_VFORK.  In the child: arg is NULL, and it runs on a stack of pswap's
  * (hook_fork_stack_top), not the program's, with the extended registers saved, so it may use SSE.
  */
-void hook_post_fork(long ret);
+void hook_post_fork(long ret, const long *arg);
 /* In a signal handler: all of the program's memory in (swapoff.h). Nothing when it is not swapped. */
 void hook_swapoff(void);
 

@@ -47,16 +47,31 @@ static inline void spin_while(_Atomic u32 *word, u32 val)
 	}
 }
 
-static inline void lock(_Atomic u32 *word)
+/* One fork, or start of the engine, at a time. The ticket of the holder is the answer. */
+static inline u32 fork_lock(bool vfork)
 {
-	while (atomic_exchange(word, 1))
-		futex(word, FUTEX_WAIT, 1);
+	const struct timespec nap = { .tv_nsec = SPIN_NAP_NS };
+	u32 ticket = (atomic_fetch_add(&G.fork_page->next, 2) + 2) | vfork;
+
+	for (;;) {
+		u32 held = 0;
+
+		if (atomic_compare_exchange_strong(&G.fork_lock, &held, ticket))
+			return ticket;
+		/* Its child is made, and the rest of its call may last. */
+		if ((held & 1) && fork_made(G.fork_page, held) &&
+		    atomic_compare_exchange_strong(&G.fork_lock, &held, ticket))
+			return ticket;
+		sys_call6(SYS_futex, SYS_ARG(&G.fork_lock), FUTEX_WAIT | FUTEX_PRIVATE_FLAG, held,
+			  SYS_ARG(&nap), 0, 0);
+	}
 }
 
-static inline void unlock(_Atomic u32 *word)
+/* Unless another has it already. */
+static inline void fork_unlock(u32 ticket)
 {
-	atomic_store(word, 0);
-	futex(word, FUTEX_WAKE, 1);
+	if (atomic_compare_exchange_strong(&G.fork_lock, &ticket, 0))
+		futex(&G.fork_lock, FUTEX_WAKE, 1);
 }
 
 static inline u64 block_signals(void)

@@ -122,18 +122,82 @@ static void on_userfaultfd(void)
 		ask(REQ_OWN_UFFD, 0, 0, 0, 0);
 }
 
-static int on_fork(u64 flags)
+/* ---- fork (fork.c has what comes of it) ---- */
+
+/* What the call writes to or reads is there until it is over. */
+static void pin_ids(u64 flags, u64 parent_tid, u64 child_tid)
+{
+	u64 addr[2] = { flags & (CLONE_PARENT_SETTID | CLONE_PIDFD) ? parent_tid : 0,
+			flags & (CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID) ? child_tid : 0 };
+
+	/* The child's is written before anything of ours runs there; a page that is not there then would
+	 * be a new one, of zeros. */
+	for (unsigned i = 0; i < ARRAY_SIZE(addr); i++)
+		if (addr[i] && mode() == MODE_ARMED && !adopt_excluded(addr[i], addr[i] + 4))
+			ask(REQ_PIN, addr[i] & PAGE_MASK, ALIGN_UP(addr[i] + 4, PAGE_SIZE), 0, 0);
+}
+
+static struct fork_call *take_call(const long *arg)
+{
+	for (;;) {
+		for (unsigned i = 0; i < MAX_FORK_CALLS; i++) {
+			u64 zero = 0;
+
+			if (!relaxed_load(&G.fork_calls[i].key) &&
+			    atomic_compare_exchange_strong(&G.fork_calls[i].key, &zero,
+							   (u64)(uintptr_t)arg))
+				return &G.fork_calls[i];
+		}
+		sys_call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	}
+}
+
+static int on_fork(u64 flags, u64 parent_tid, u64 child_tid, const long *arg)
 {
 	u64 old = block_signals();
+	struct fork_call *c = take_call(arg);
+	bool engine;
 
-	lock(&G.fork_lock);
+	pin_ids(flags, parent_tid, child_tid);
+	c->mask = old;
+	c->ticket = fork_lock(flags & CLONE_VFORK);
 	spin_while(&G.mode, MODE_STARTING);
+	engine = mode() == MODE_ENGINE || mode() == MODE_ARMED;
+	G.fork_ticket = c->ticket;
 	G.fork_mask = old;
-	G.fork_engine = mode() == MODE_ENGINE || mode() == MODE_ARMED;
-	atomic_store(&G.fork_done, 0);
-	if (G.fork_engine)
-		ask(REQ_FORK, flags, 0, 0, 0);
+	G.fork_engine = engine;
+	atomic_store(&c->done, 0);
+	atomic_store(&c->quiet, engine);
+	if (engine && ask(REQ_FORK, flags, (u64)(c - G.fork_calls), 0, 0) == NOBODY) {
+		G.fork_engine = false;
+		atomic_store(&c->quiet, 0);
+	}
 	return HOOK_FORK;
+}
+
+static void parent_after_fork(long ret, const long *arg)
+{
+	struct fork_call *c = G.fork_calls;
+	u64 mask;
+
+	while (relaxed_load(&c->key) != (u64)(uintptr_t)arg)
+		c++;
+	atomic_store(&c->done, ret > 0 ? 1 : 2);
+	spin_while(&c->quiet, 1);
+	mask = c->mask;
+	fork_unlock(c->ticket);
+	atomic_store(&c->key, 0);
+	restore_signals(mask);
+}
+
+void hook_post_fork(long ret, const long *arg)
+{
+	if (ret != 0) {
+		parent_after_fork(ret, arg);
+		return;
+	}
+	fork_child_state();
+	restore_signals(G.fork_mask);
 }
 
 /* The call could show, or hand on, that this thread shares a CPU with a handler (handoff.c). */
@@ -153,7 +217,7 @@ int hook_pre(long nr, const long a[6], int site)
 	switch (nr) {
 	case SYS_clone:
 		if (!(a[0] & CLONE_VM))
-			return on_fork((u64)a[0]);
+			return on_fork((u64)a[0], a[2], a[3], a);
 		unbind();
 		on_thread(a[0], a[4], a[3]);
 		break;
@@ -162,12 +226,13 @@ int hook_pre(long nr, const long a[6], int site)
 		if ((size_t)a[1] < CLONE_ARGS_SIZE_VER0)
 			break;
 		if (!(ca->flags & CLONE_VM))
-			return on_fork(ca->flags);
+			return on_fork(ca->flags, ca->flags & CLONE_PARENT_SETTID ?
+				       ca->parent_tid : ca->pidfd, ca->child_tid, a);
 		unbind();
 		on_thread(ca->flags, ca->tls, ca->child_tid);
 		break;
 	case SYS_fork:
-		return on_fork(0);
+		return on_fork(0, 0, 0, a);
 	case SYS_vfork:
 	case SYS_sched_getaffinity:
 	case SYS_sched_setaffinity:
@@ -202,20 +267,4 @@ void hook_swapoff(void)
 {
 	if (mode() == MODE_ARMED)
 		ask(REQ_SWAPOFF, 0, 0, 0, 0);
-}
-
-void hook_post_fork(long ret)
-{
-	u64 mask = G.fork_mask;
-
-	if (ret != 0) {
-		if (G.fork_engine) {
-			atomic_store(&G.fork_done, ret > 0 ? 1 : 2);
-			spin_while(&G.fork_state, 1);
-		}
-	} else {
-		fork_child_state();
-	}
-	unlock(&G.fork_lock);
-	restore_signals(mask);
 }

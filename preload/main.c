@@ -252,6 +252,12 @@ __attribute__((constructor)) static void preload_init(int argc, char **argv, cha
 	G.start_at = MAX(MiB(4), G.limit / 16);
 	G.brk_now = (u64)sys_call1(SYS_brk, 0);
 	robust_offset();
+	G.fork_page = sys_mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			       -1, 0);
+	if (sys_is_err((long)G.fork_page)) {
+		preload_off("out of address space");
+		return;
+	}
 	if (hooks_install(&report)) {
 		preload_off(report.why);
 		return;

@@ -44,13 +44,43 @@ struct addr_range {
 #define MAX_BOOT 64
 #define MAX_STORE_FDS 512
 
+/*
+ * A fork under way.  One at a time is prepared and copied, under fork_lock; but a call with
+ * CLONE_VFORK goes on until its child is through, and by then others may have been made.
+ */
+#define MAX_FORK_CALLS 64
+
+struct fork_call {
+	_Atomic u64 key; /* the caller's frame; 0: free */
+	u64 mask;	 /* its signal mask */
+	u32 ticket;
+	_Atomic u32 done;  /* the call has returned: 1 a child was made, 2 none */
+	_Atomic u32 quiet; /* 1 until the engine goes on */
+};
+
+/*
+ * Shared with the child, which says there that it has been made: from then on its copy of everything is
+ * complete.  A parent's call may return much later.
+ */
+#define FORK_MARKS 512
+
+struct fork_page {
+	_Atomic u32 next; /* ticket; odd ones are of vforks */
+	_Atomic u32 made[FORK_MARKS];
+};
+
+static inline bool fork_made(const struct fork_page *p, u32 ticket)
+{
+	return atomic_load(&p->made[ticket / 2 % FORK_MARKS]) == ticket;
+}
+
 enum request_op {
 	REQ_NONE,
 	REQ_ADD,      /* [a, b): new private anonymous memory; c: REGION_* */
 	REQ_GUARD,    /* [a, b) becomes guards; c == 0: no longer */
 	REQ_FLAGS,    /* [a, b): set c, clear d */
 	REQ_PIN,      /* [a, b): bring in and keep */
-	REQ_FORK,     /* everything quiet, until fork_done */
+	REQ_FORK,     /* a: flags, b: fork_calls[b]; everything quiet until it is made */
 	REQ_OWN_UFFD, /* the program uses userfaultfd itself */
 	REQ_THREADS,  /* how many threads the program has */
 	REQ_UNBIND,   /* what follows must not see a thread bound to one CPU (handoff.c) */
@@ -74,6 +104,7 @@ struct request {
 	_Atomic u32 armed; /* the bell's page is missing */
 	enum request_op op;
 	u64 a, b, c, d;
+	pid_t tid; /* of who asks, as the bell told */
 	long ret;
 	u64 answered_ns;
 };
@@ -125,11 +156,12 @@ struct preload {
 	_Atomic u32 filtered; /* the program installed a seccomp filter */
 
 	/* fork */
-	_Atomic u32 fork_lock;
-	u64 fork_mask;		/* signal mask of the forking thread */
-	_Atomic u32 fork_done;	/* the clone call is over */
-	_Atomic u32 fork_state; /* 1 while the engine is quiet */
-	bool fork_engine;	/* the engine was asked */
+	_Atomic u32 fork_lock; /* ticket of who forks or starts the engine; 0: nobody */
+	struct fork_page *fork_page;
+	struct fork_call fork_calls[MAX_FORK_CALLS];
+	u32 fork_ticket;	/* of the last one: in the child, its own */
+	u64 fork_mask;		/* signal mask of the forking thread; for the child */
+	bool fork_engine;	/* the engine was asked; for the child */
 	int store_fds[MAX_STORE_FDS]; /* the parent engine's, for the child's to take over */
 	int nr_store_fds[PS_MAX_STORES];
 	pid_t parent_engine;

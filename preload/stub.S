@@ -168,10 +168,16 @@ patch_entry_vm:
 
 /*
  * After a call that made, or failed to make, a process: on both sides, rcx the record, rax the
- * result, rsp the program's stack or the child's new one.  hook_pre holds a lock and has blocked
- * all signals, so the one stack is enough.
+ * result, all signals blocked.
  *
- * Frame, from rbp: 32 the program's rsp, 24 record, 16 result, 8 flags, 0 rbp, then six registers.
+ * In the parent this is as after hook_vm, on the program's stack: others may be in the middle of a
+ * fork of their own, as a call with CLONE_VFORK returns late.  The frame is where that of hook_pre
+ * was, by which hook_post_fork knows whose call this is.
+ *
+ * In the child (rax is 0) rsp may be the child's new stack, in memory that is not there yet; it is
+ * alone, so the one stack of ours is enough.
+ *
+ * Frame of the child, from rbp: 32 the program's rsp, 24 record, 16 result, 8 flags, 0 rbp, then six registers.
  */
 #define XSAVE_MASK 0xe7 /* x87, SSE, AVX, AVX-512: what code without AMX or PKRU can change */
 #define XSAVE_AREA 4096 /* 2688 bytes are used at most */
@@ -182,6 +188,37 @@ patch_entry_vm:
 patch_entry_post:
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 0
+	CFI_RIP_RCX
+	mov	%rcx, %r11
+	CFI_RIP_R11
+	mov	%rax, %rcx
+	jrcxz	post_child
+	frame_enter
+	mov	-8(%rbp), %rdi
+	call	hook_post_fork
+	mov	-8(%rbp), %rax
+	frame_pop
+	mov	(%rsp), %r11
+	popfq
+	.cfi_adjust_cfa_offset -8
+	.cfi_escape 0x10, DW_rip, 3, 0x77, 0, 0x06
+	pop	%rcx
+	.cfi_adjust_cfa_offset -8
+	CFI_RIP_RCX
+	lea	128(%rsp), %rsp
+	.cfi_adjust_cfa_offset -128
+	mov	REC_RET(%rcx), %rcx
+	.cfi_register DW_rip, %rcx
+	jmp	*%rcx
+	.cfi_endproc
+	.size	patch_entry_post, . - patch_entry_post
+
+	.type	post_child, @function
+post_child:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 0
+	CFI_RIP_R11
+	mov	%r11, %rcx
 	CFI_RIP_RCX
 	mov	hook_fork_stack_top(%rip), %r11
 	xchg	%r11, %rsp
@@ -208,6 +245,7 @@ patch_entry_post:
 	and	$-64, %rsp
 	cmpb	$0, patch_has_xsave(%rip)
 	je	1f
+	xor	%esi, %esi
 	xor	%edx, %edx
 	/* xsave writes eight bytes of the header's 64, xrstor insists on the rest being zero */
 	mov	%rdx, 512(%rsp)
@@ -226,6 +264,7 @@ patch_entry_post:
 	xrstor64 (%rsp)
 	jmp	2f
 1:	fxsave64 (%rsp)
+	xor	%esi, %esi
 	call	hook_post_fork
 	fxrstor64 (%rsp)
 2:	lea	-48(%rbp), %rsp
@@ -249,7 +288,7 @@ patch_entry_post:
 	.cfi_def_cfa %rsp, 0
 	jmp	*%rcx
 	.cfi_endproc
-	.size	patch_entry_post, . - patch_entry_post
+	.size	post_child, . - post_child
 
 #endif
 	.section .note.GNU-stack, "", @progbits

@@ -272,13 +272,24 @@ bool event_step(struct ps_ctx *ctx, struct ps_mm *mm)
 	return did;
 }
 
-int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done)
+/* freeze held exclusively. */
+static bool serve_now(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr)
+{
+	if (events_pending(mm))
+		return false;
+	if (!is_known(mm, addr))
+		learn_region(mm, addr);
+	return fault_serve(ctx, mm, addr, false);
+}
+
+int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), void *arg)
 {
 	struct ps_mm *mm = &ctx->ps->mm;
 	struct uffd_msg msg;
+	u64 own = 0;
 
 	for (;;) {
-		bool got, event;
+		bool done = over(arg), got, event;
 
 		atomic_fetch_add(&mm->reading, 1);
 		got = sys_read(mm->uffd, &msg, sizeof(msg)) == sizeof(msg);
@@ -287,18 +298,28 @@ int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done)
 			handle_event(ctx, mm, &msg);
 		atomic_fetch_add(&mm->reading, 1);
 		if (!got) {
-			if (atomic_load(done))
-				return -EAGAIN;
+			if (own && serve_now(ctx, mm, own))
+				own = 0;
+			else if (done)
+				break;
 			cpu_relax();
 			sys_call0(SYS_sched_yield);
-			continue;
-		}
-		if (msg.event == UFFD_EVENT_FORK)
+		} else if (!event) {
+			u64 addr = msg.arg.pagefault.address & PAGE_MASK;
+
+			if ((pid_t)msg.arg.pagefault.feat.ptid == tid)
+				own = addr;
+			else
+				defer(ctx, mm, addr);
+		} else if (msg.event == UFFD_EVENT_FORK) {
+			if (own)
+				uffd_wake(mm->uffd, own, PAGE_SIZE);
 			return (int)msg.arg.fork.ufd;
-		if (event)
-			continue;
-		defer(ctx, mm, msg.arg.pagefault.address & PAGE_MASK);
+		}
 	}
+	if (own)
+		uffd_wake(mm->uffd, own, PAGE_SIZE);
+	return -EAGAIN;
 }
 
 static void watch(int epfd, struct ps_mm *mm)

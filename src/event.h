@@ -13,9 +13,10 @@ bool event_step(struct ps_ctx *ctx, struct ps_mm *mm);
 
 /*
  * Fork seen by the hook: freeze is held exclusively by the caller, who reads the EVENT_FORK that the
- * fork raises, and whatever faults come before it. Returns the child's userfaultfd, or -EAGAIN when
- * `done` became non-zero first (the fork failed, or raised no event).
+ * fork raises, and whatever comes before it. Faults are put off, except those of the thread `tid` that
+ * forks, which has to get on. Returns the child's userfaultfd, or -EAGAIN when over() first (the fork
+ * failed, or raised no event).
  */
-int event_await_fork(struct ps_ctx *ctx, _Atomic u32 *done);
+int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), void *arg);
 
 #endif

@@ -94,7 +94,7 @@ int hook_pre(long nr, const long a[6], int site)
 	return HOOK_FORK;
 }
 
-void hook_post_fork(long ret)
+void hook_post_fork(long ret, const long *arg)
 {
 	void *head = NULL;
 	u64 mask = fork_mask;
@@ -113,8 +113,9 @@ void hook_post_fork(long ret)
 		relaxed_add(&pswap_hook_count->fork_failed, 1);
 	}
 	spoil_general();
-	__asm__ volatile("pcmpeqb %xmm0, %xmm0; movdqa %xmm0, %xmm7; movdqa %xmm0, %xmm15");
-	if (__builtin_cpu_supports("avx"))
+	if (ret == 0)
+		__asm__ volatile("pcmpeqb %xmm0, %xmm0; movdqa %xmm0, %xmm7; movdqa %xmm0, %xmm15");
+	if (ret == 0 && __builtin_cpu_supports("avx"))
 		__asm__ volatile("vxorps %ymm1, %ymm1, %ymm1; vmovaps %ymm1, %ymm0\n\t"
 				 "vmovaps %ymm1, %ymm7; vmovaps %ymm1, %ymm15; vzeroupper");
 	atomic_store(&fork_lock, 0);
