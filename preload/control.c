@@ -262,7 +262,7 @@ static void quiet_for_fork(struct request *r)
 	/* In a new user namespace the child has no rights to what its engine would need.  Before arming
 	 * nothing is swapped, and such a child goes on without us; after it, our engine must serve it. */
 	G.fork_foreign = (atomic_load(&G.mode) != MODE_ARMED || ps->caps.event_fork) &&
-			 ((r->a & CLONE_NEWUSER) || !child_can_have_engine());
+			 ((r->a & CLONE_NEWUSER) || !child_can_have_engine(tid ? tid : G.pid));
 	ring_back(r, 0);
 
 	relaxed_store(&ps->forked, 1);
@@ -493,20 +493,25 @@ static struct ps_ctx watch_ctx;
 
 /* ---- a fork's child: descriptors that only the parent's engine has ---- */
 
-static int take_fd(int fd)
+static int take_fd_by(int pidfd, int fd)
 {
 	char path[64];
-	int pidfd = pidfd_open(G.parent_engine), got = -1;
+	int got = pidfd < 0 ? -EBADF : (int)sys_call3(SYS_pidfd_getfd, pidfd, fd, 0);
 
-	if (pidfd >= 0) {
-		got = (int)sys_call3(SYS_pidfd_getfd, pidfd, fd, 0);
-		sys_close(pidfd);
-	}
 	if (got >= 0)
 		return got;
 	/* Where tracing is restricted (Yama), /proc still is not. */
 	ps_format(path, sizeof(path), "%u/fd/%u", (u64)G.parent_engine, (u64)fd);
 	return (int)sys_openat(G.ps.proc_fd, path, O_RDWR | O_CLOEXEC);
+}
+
+static int take_fd(int fd)
+{
+	int pidfd = pidfd_open(G.parent_engine), got = take_fd_by(pidfd, fd);
+
+	if (pidfd >= 0)
+		sys_close(pidfd);
+	return got;
 }
 
 static int take_proc_fd(void)
@@ -517,22 +522,27 @@ static int take_proc_fd(void)
 static int take_store_fds(void)
 {
 	struct pswap *ps = &G.ps;
-	int at = 0;
+	int at = 0, ret = 0, pidfd = pidfd_open(G.parent_engine);
 
 	for (unsigned i = 0; i < ps->nr_stores; i++) {
 		int n = G.nr_store_fds[i];
+		int err = 0;
 
 		if (i == ps->ram_area || n <= 0)
 			continue;
 		for (int k = 0; k < n; k++) {
-			G.store_fds[at + k] = take_fd(G.store_fds[at + k]);
+			G.store_fds[at + k] = take_fd_by(pidfd, G.store_fds[at + k]);
 			if (G.store_fds[at + k] < 0)
-				return G.store_fds[at + k];
+				err = G.store_fds[at + k];
 		}
 		store_file_set_fds(ps->stores[i], G.store_fds + at, n);
+		if (err && store_file_missing(ps->stores[i]))
+			ret = err;
 		at += n;
 	}
-	return 0;
+	if (pidfd >= 0)
+		sys_close(pidfd);
+	return ret;
 }
 
 static int start(bool restart)
@@ -541,6 +551,7 @@ static int start(bool restart)
 	int ret;
 
 	ps->inherit_proc = take_proc_fd;
+	G.step = "open";
 	ret = restart ? engine_open_fds(ps) : open_engine();
 
 	if (ret == 0 && !ps->caps.move) {
@@ -550,16 +561,24 @@ static int start(bool restart)
 	}
 	if (ret == 0 && !ps->caps.events)
 		ret = -ENOSYS;
-	if (ret == 0)
+	if (ret == 0) {
+		G.step = "bells";
 		ret = open_bells();
-	if (ret == 0 && restart)
+	}
+	if (ret == 0 && restart) {
+		G.step = "stores";
 		ret = take_store_fds();
+	}
 	if (restart && G.parent_member)
 		relaxed_add(&G.parent_member->forks_settled, 1);
-	if (ret == 0 && restart)
+	if (ret == 0 && restart) {
+		G.step = "register";
 		ret = adopt_reregister();
-	if (ret == 0)
+	}
+	if (ret == 0) {
+		G.step = "threads";
 		ret = proc_spawn(ps, watch_program, &watch_ctx);
+	}
 	if (ret == 0)
 		ret = engine_start(ps, proc_spawn);
 	if (ret == 0)

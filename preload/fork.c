@@ -115,9 +115,14 @@ void fork_child_state(void)
 	if (was == MODE_ARMED)
 		apply_fork_advice(&ps->mm);
 	if (proc_start(true)) {
+		if (was != MODE_ARMED) {
+			/* Nothing was taken out yet. */
+			preload_off("the engine cannot be started after fork");
+			return;
+		}
 		/* Without an engine the child's swapped pages cannot be had. Never a wrong byte. */
-		ps_log("process %u: the engine cannot be started after fork (error %d): the child "
-		       "ends", (u64)G.pid, (s64)G.error);
+		ps_log("process %u: the engine cannot be started after fork (%s: error %d): the "
+		       "child ends", (u64)G.pid, G.step, (s64)G.error);
 		sys_call2(SYS_kill, sys_getpid(), 9);
 		/* The first process of a pid namespace does not hear that. */
 		for (;;)

@@ -113,6 +113,7 @@ int proc_start(bool restart)
 	static _Alignas(64) char between_stack[4096];
 	long pid;
 
+	G.step = "process";
 	atomic_store(&G.ready, 0);
 	atomic_store(&G.quit, 0);
 	atomic_store(&G.exec_seen, 0);

@@ -177,6 +177,7 @@ struct preload {
 	_Atomic u32 quit; /* the engine ends because the program has ended or become another */
 	pid_t engine_pid;
 	int error;
+	const char *step; /* of starting it, for the message */
 	char why[200];
 	struct pswap ps;
 };
@@ -200,7 +201,7 @@ void program_gone(void);     /* ends the engine, when nobody needs it any more *
 void watch_program(struct ps_ctx *ctx); /* a thread's body */
 int watch_start_guard(void);
 long count_threads(void);
-bool child_can_have_engine(void);
+bool child_can_have_engine(pid_t tid);
 int pidfd_open(pid_t pid);
 
 /* adopt.c */

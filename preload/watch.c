@@ -100,15 +100,21 @@ long count_threads(void)
 	return nr_threads;
 }
 
-/* Whether two processes have the same user ids, groups and seccomp state, by /proc/PID/status. */
+/* What a process may do: user ids, groups, capabilities, seccomp state, and of which user namespace they
+ * are (root of another one reads the same in all of them). */
 static size_t credentials(pid_t pid, char *buf, size_t size)
 {
 	static const char *const keys[] = { "Uid:", "Gid:", "CapEff:", "Seccomp:", "NoNewPrivs:" };
 	char path[64], text[4096];
-	size_t len = 0;
+	size_t len;
 	long n;
 	int fd;
 
+	ps_format(path, sizeof(path), "%u/ns/user", (u64)pid);
+	n = sys_call4(SYS_readlinkat, G.ps.proc_fd, path, buf, size);
+	if (n <= 0)
+		return 0;
+	len = n;
 	ps_format(path, sizeof(path), "%u/status", (u64)pid);
 	fd = (int)sys_openat(G.ps.proc_fd, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -127,14 +133,14 @@ static size_t credentials(pid_t pid, char *buf, size_t size)
 	return len;
 }
 
-/* An engine of the child's own would have the program's rights of now; if they are not what they were
- * when this engine came up, it might not get what it needs. */
-bool child_can_have_engine(void)
+/* An engine of the child's own would have the rights that the thread which forks has now; if they are not
+ * what they were when this engine came up, it might not get what it needs. */
+bool child_can_have_engine(pid_t tid)
 {
 	char ours[512], theirs[512];
 	size_t n = credentials((pid_t)sys_getpid(), ours, sizeof(ours));
 
-	return n && n == credentials(G.pid, theirs, sizeof(theirs)) && memcmp(ours, theirs, n) == 0;
+	return n && n == credentials(tid, theirs, sizeof(theirs)) && memcmp(ours, theirs, n) == 0;
 }
 
 bool program_replaced(void)

@@ -282,6 +282,17 @@ void store_file_set_fds(struct store *st, const int *fds, int n)
 	ps_mutex_unlock(&fs->lock);
 }
 
+bool store_file_missing(struct store *st)
+{
+	struct file_store *fs = to_file(st);
+	bool missing = false;
+
+	file_close_old(fs);
+	for (u32 i = 0; i < fs->file_end; i++)
+		missing |= fs->files[i].used && fs->files[i].fd < 0;
+	return missing;
+}
+
 u64 store_file_offset(u64 slot)
 {
 	return slot * RECORD_SIZE;

@@ -14,6 +14,9 @@
  */
 int store_file_fds(struct store *st, int *fds, int max);
 void store_file_set_fds(struct store *st, const int *fds, int n);
+/* Is anything in a file whose descriptor was given as negative?  Files with nothing in them are left to
+ * the parent. */
+bool store_file_missing(struct store *st);
 
 /* Where the record of slot (4096 bytes and a tag of 16) begins, in the file that new writes go to,
  * which is the last one of store_file_fds. */

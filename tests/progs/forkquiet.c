@@ -8,11 +8,13 @@
  *                              itself, says so. HOW: syscall, clone3, asm
  *     forkquiet early          the same, before there is an engine
  *     forkquiet ownstack       threads on stacks of the program's own memory fork while it is paged out
+ *     forkquiet newuser        without CAP_SYS_PTRACE, a child in a user namespace of its own
  *     forkquiet tid            CLONE_CHILD_SETTID, CLONE_PARENT_SETTID and clone3's arguments in
  *                              swapped memory
  */
 #include "pt.h"
 
+#include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
 
@@ -187,6 +189,47 @@ static void tid(void)
 	}
 }
 
+/* The child's engine may not take descriptors from the parent's: there is one, of a file with nothing in
+ * it. */
+static void newuser(void)
+{
+	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct d[2];
+	size_t n = 40 * PT_MIB;
+	char *p;
+
+	CHECK(syscall(SYS_capget, &h, d) == 0);
+	for (int i = 0; i < 2; i++) {
+		d[i].inheritable = 0;
+		if (i == CAP_SYS_PTRACE / 32) {
+			d[i].effective &= ~(1U << CAP_SYS_PTRACE % 32);
+			d[i].permitted &= ~(1U << CAP_SYS_PTRACE % 32);
+		}
+	}
+	CHECK(syscall(SYS_capset, &h, d) == 0);
+	p = pt_map(n);
+	for (size_t i = 0; i < n / 8; i++)
+		((u64 *)p)[i] = pt_mix(i); /* does not shrink: to the file */
+	pt_press();
+	CHECK(munmap(p, n) == 0);
+	for (int round = 0; round < 3; round++) {
+		pid_t pid;
+
+		pt_fill(mem, size, round);
+		pt_evict(mem, size);
+		pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+		CHECKF(pid >= 0, "clone");
+		if (!pid) {
+			pt_verify(mem, size, round);
+			pt_fill(mem, size, 50);
+			pt_verify(mem, size, 50);
+			_exit(0);
+		}
+		pt_reap(pid);
+		pt_verify(mem, size, round);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "";
@@ -200,6 +243,8 @@ int main(int argc, char **argv)
 			vforks(argv[2], true);
 		else if (!strcmp(how, "ownstack"))
 			ownstack();
+		else if (!strcmp(how, "newuser"))
+			newuser();
 		else if (!strcmp(how, "tid"))
 			tid();
 		else

@@ -12,4 +12,5 @@ done
 MINOUT=0 both 64M forkquiet early
 both 64M forkquiet tid
 both 64M forkquiet ownstack
+[ "$(id -u)" = 0 ] && both 64M forkquiet newuser
 finish
