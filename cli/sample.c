@@ -107,7 +107,8 @@ static void look_at_members(struct round *r)
 			continue;
 		if (!shm_member_alive(m)) {
 			/* Killed: nobody else will say so. */
-			atomic_compare_exchange_strong(&m->state, &state, PS_MEMBER_ENDED);
+			if (atomic_compare_exchange_strong(&m->state, &state, PS_MEMBER_ENDED))
+				relaxed_add(&shm->epoch, 1);
 			continue;
 		}
 		if (state == PS_MEMBER_NEW || state == PS_MEMBER_UNSWAPPED) {

@@ -263,9 +263,9 @@ static void quiet_for_fork(struct request *r)
 	 * nothing is swapped, and such a child goes on without us; after it, our engine must serve it. */
 	G.fork_foreign = (atomic_load(&G.mode) != MODE_ARMED || ps->caps.event_fork) &&
 			 ((r->a & CLONE_NEWUSER) || !child_can_have_engine(tid ? tid : G.pid));
+	account_fork(ps);
 	ring_back(r, 0);
 
-	relaxed_store(&ps->forked, 1);
 	await_fork(call, tid);
 	if (atomic_load(&call->done) != 2 && !G.fork_foreign) {
 		G.children++;
@@ -273,12 +273,10 @@ static void quiet_for_fork(struct request *r)
 		relaxed_store(&ps->files_held, G.shm != NULL);
 	}
 	stat_inc(ps->stat, forks);
-	/* What is shared from now on counts by half; the child is about to say so too. */
-	relaxed_store(&ps->rollup_due_ns, 0);
-	account_refresh(ps);
 	ps_rwlock_write_unlock(&ps->freeze);
 	atomic_store(&call->quiet, 0);
 	sys_futex_wake(&call->quiet, 1);
+	ps_event_wake(&ps->reclaim_ev);
 	/* The call returns when the child is through; others may fork by then. (Its call gives the lock
 	 * back too: this is of its ticket.) */
 	if ((ticket & 1) && atomic_compare_exchange_strong(&G.fork_lock, &ticket, 0))
@@ -551,6 +549,7 @@ static int start(bool restart)
 	int ret;
 
 	ps->inherit_proc = take_proc_fd;
+	ps->program_pid = G.pid;
 	G.step = "open";
 	ret = restart ? engine_open_fds(ps) : open_engine();
 

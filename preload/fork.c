@@ -54,9 +54,10 @@ static void forget_locks(struct pswap *ps)
 	/* Locks are not inherited. */
 	relaxed_store(&ps->locked_all, 0);
 	relaxed_store(&ps->swapoff, 0);
-	/* Half of what is resident here is the parent's: the first look must see it. */
-	relaxed_store(&ps->forked, 1);
-	relaxed_store(&ps->rollup_due_ns, 0);
+	/* Half of what is resident here is the parent's, who has reckoned so for both. */
+	relaxed_store(&ps->rollup_busy, 0);
+	relaxed_store(&ps->shared_faults, 0);
+	relaxed_store(&G.member->footprint_bytes, (u64)MAX(relaxed_load(&ps->footprint), 0));
 }
 
 /* What the program said of its memory comes true now. */

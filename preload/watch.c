@@ -213,6 +213,8 @@ void program_gone(void)
 			sys_sleep_ns(100000000);
 	}
 	relaxed_store(&G.ps.stat->state, PS_MEMBER_ENDED);
+	if (G.shm)
+		relaxed_add(&G.shm->epoch, 1);
 	die();
 }
 

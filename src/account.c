@@ -21,42 +21,6 @@ static s64 statm_anon(int fd)
 	return ((s64)v[1] - (s64)v[2]) << PAGE_SHIFT;
 }
 
-#define ROLLUP_NS 50000000ULL
-#define ROLLUP_COST 20 /* looking may take a twentieth of the time */
-
-/*
- * After a fork, pages are resident in several processes but exist once: what is not ours by
- * proportion (Pss_Anon) is taken off.  smaps_rollup walks every page, so it is asked rarely.
- */
-static s64 shared_discount(struct pswap *ps, s64 rss)
-{
-	char buf[1024];
-	u64 start = ps_now_ns(), due = relaxed_load(&ps->rollup_due_ns), pss = 0;
-	char *p = NULL;
-	long n;
-
-	if (start < due || !atomic_compare_exchange_strong(&ps->rollup_due_ns, &due, UINT64_MAX))
-		return relaxed_load(&ps->shared_discount);
-	n = sys_pread(ps->rollup_fd, buf, sizeof(buf) - 1, 0);
-	buf[MAX(n, 0)] = 0;
-	for (char *line = buf; line && *line; line = strchr(line, '\n'), line += line != NULL)
-		if (strncmp(line, "Pss_Anon:", 9) == 0)
-			p = line + 9;
-	if (p) {
-		while (*p == ' ')
-			p++;
-		while (*p >= '0' && *p <= '9')
-			pss = pss * 10 + (*p++ - '0');
-		pss <<= 10;
-		relaxed_store(&ps->shared_discount, rss > (s64)pss ? rss - (s64)pss : 0);
-		if (rss <= (s64)(pss + pss / 64))
-			relaxed_store(&ps->forked, 0);
-	}
-	relaxed_store(&ps->rollup_due_ns,
-		      ps_now_ns() + MAX(ROLLUP_NS, (ps_now_ns() - start) * ROLLUP_COST));
-	return relaxed_load(&ps->shared_discount);
-}
-
 static void sample_stores(struct pswap *ps)
 {
 	u64 pool = 0, meta;
@@ -121,7 +85,15 @@ static void share_of_tree(struct pswap *ps)
 	}
 	stat_peak(&shm->peak_footprint_bytes, others + relaxed_load(&ps->stat->footprint_bytes));
 	floor = MAX(limit / (4 * (alive + 1)), MIN(MiB(8), limit / 2));
+	/* Pages shared after a fork become one's own by a mere write, which asks nobody: room for a part. */
+	if (relaxed_load(&ps->forked))
+		others += MIN((u64)MAX(relaxed_load(&ps->shared_discount), 0) / 2, limit / 8);
 	relaxed_store(&ps->limit_now, others + floor > limit ? floor : limit - others);
+}
+
+void account_fork(struct pswap *ps)
+{
+	account_forked(ps, statm_anon(ps->statm_fd));
 }
 
 s64 account_refresh(struct pswap *ps)
@@ -135,7 +107,7 @@ s64 account_refresh(struct pswap *ps)
 	if (ps->cfg.foreign_program)
 		used = statm_anon(ps->statm_fd);
 	if (used > 0 && relaxed_load(&ps->forked))
-		used = MAX(used - shared_discount(ps, used), 0);
+		used = MAX(used - account_shared(ps, used), 0);
 	if (used < 0)
 		used = resident + pool + meta +
 		       ((s64)relaxed_load(&ps->cache.nr_pages) << PAGE_SHIFT);
@@ -159,6 +131,12 @@ s64 account_footprint(struct pswap *ps, u64 max_age_ns)
 	if (ps_now_ns() - relaxed_load(&ps->sampled_ns) > max_age_ns)
 		return account_refresh(ps);
 	return relaxed_load(&ps->footprint);
+}
+
+bool account_tight(struct pswap *ps)
+{
+	return ps->shm && !ps->shm->per_process &&
+	       relaxed_load(&ps->footprint) > account_hard(ps) - (s64)(ps->cfg.limit / 4);
 }
 
 s64 account_hard(struct pswap *ps)

@@ -30,6 +30,16 @@ s64 account_low(struct pswap *ps);
 s64 account_hard(struct pswap *ps);
 s64 account_gate(struct pswap *ps); /* who needs a page beyond this waits */
 
+/* Is the tree as a whole near its limit?  Then our share may shrink at any moment. */
+bool account_tight(struct pswap *ps);
+
+/* Before a fork, for both sides: all that is resident is shared from now on. */
+void account_fork(struct pswap *ps);
+
+/* account_fork.c, of rss bytes that are resident: a fork; how many others are to count after one. */
+void account_forked(struct pswap *ps, s64 rss);
+s64 account_shared(struct pswap *ps, s64 rss);
+
 /* Most bytes the pool in memory may have before the next store is preferred. */
 u64 account_pool_cap(struct pswap *ps);
 

@@ -130,7 +130,7 @@ int engine_open_fds(struct pswap *ps)
 	int fd = uffd_open(ps->cfg.uffd_want, &ps->caps);
 
 	ps->mm.uffd = fd;
-	ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
+	ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = ps->stat_fd = -1;
 	if (fd < 0)
 		return fd;
 	ps->pid = (pid_t)sys_getpid();
@@ -140,6 +140,12 @@ int engine_open_fds(struct pswap *ps)
 	ps->statm_fd = (int)sys_openat(ps->proc_fd, "self/statm", O_RDONLY | O_CLOEXEC);
 	ps->rollup_fd = (int)sys_openat(ps->proc_fd, "self/smaps_rollup", O_RDONLY | O_CLOEXEC);
 	ps->pagemap_fd = (int)sys_openat(ps->proc_fd, "self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (ps->program_pid) {
+		char path[32];
+
+		ps_format(path, sizeof(path), "%u/stat", (u64)ps->program_pid);
+		ps->stat_fd = (int)sys_openat(ps->proc_fd, path, O_RDONLY | O_CLOEXEC);
+	}
 	if (!ps->caps.poison)
 		ps->empty_fd = (int)sys_call2(SYS_memfd_create, "pswap-poison", 1 /* CLOEXEC */);
 	if (ps->cfg.foreign_program && (ps->maps_fd < 0 || ps->statm_fd < 0 || ps->pagemap_fd < 0))
@@ -179,7 +185,7 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 	for (unsigned i = 0; i < LRU_MAX_CPUS; i++)
 		ps_lock_set_rank(&ps->lru.cpus[i].lock, RANK_LRU_CPU);
 	ps->mm.ps = ps;
-	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = -1;
+	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = ps->stat_fd = -1;
 	relaxed_store(&ps->limit_now, ps->cfg.limit);
 	relaxed_store(&ps->density, 512);
 	ps->cfg.nr_handlers = MIN(MAX(ps->cfg.nr_handlers, 1U), PS_MAX_HANDLERS);
@@ -264,5 +270,6 @@ void engine_close(struct pswap *ps)
 	close_fd(ps->maps_fd);
 	close_fd(ps->pagemap_fd);
 	close_fd(ps->empty_fd);
+	close_fd(ps->stat_fd);
 	close_fd(ps->kick_fd);
 }

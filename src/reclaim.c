@@ -21,6 +21,7 @@
 #define GIVE_UP_NS 1000000000ULL     /* then nobody waits for so long */
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
 #define IDLE_NS 100000000LL
+#define TIGHT_NS 10000000LL	     /* other members may need what is ours */
 
 /* Frames are the inactive list: pages wait there for a second chance. An eighth of the limit. */
 static u64 inactive_target(struct pswap *ps)
@@ -347,6 +348,7 @@ void reclaim_worker(struct ps_ctx *ctx)
 		if (first)
 			housekeep(ctx);
 		if (!busy)
-			ps_event_wait(&ps->reclaim_ev, seen, first ? IDLE_NS : 10 * IDLE_NS);
+			ps_event_wait(&ps->reclaim_ev, seen,
+				      !first ? 10 * IDLE_NS : account_tight(ps) ? TIGHT_NS : IDLE_NS);
 	}
 }

@@ -98,6 +98,7 @@ struct ps_shm {
 	u32 count;	 /* enum ps_count */
 	u32 per_process; /* limit is of each process */
 	u32 verbose;
+	_Atomic u32 epoch; /* members that ended: who shared pages with them counts more now */
 	_Atomic u32 nr_members; /* slots ever used; scan this many */
 	_Atomic u64 peak_footprint_bytes; /* largest sum seen by any member or the parent */
 	_Atomic u64 peak_pool_bytes;

@@ -338,8 +338,13 @@ struct pswap {
 	int proc_fd; /* /proc: opened early, for a program that changes its root */
 	int statm_fd, maps_fd, pagemap_fd, rollup_fd;
 	_Atomic u32 forked;	     /* pages may be shared with another process: ask for PSS */
-	_Atomic s64 shared_discount; /* bytes resident here that others pay for */
-	_Atomic u64 rollup_due_ns;
+	_Atomic s64 shared_discount; /* bytes resident here that others pay for, */
+	_Atomic s64 shared_rss;	     /* of so many */
+	_Atomic u64 shared_faults; /* faults of the program when that was asked for */
+	_Atomic u32 shared_epoch, rollup_busy;
+	_Atomic u64 rollup_due_ns, rollup_soon_ns;
+	int stat_fd;		     /* /proc/PID/stat of the program, or -1 */
+	pid_t program_pid;	     /* or 0: not run mode */
 	int empty_fd;	   /* an empty file, or -1: to poison where the kernel cannot */
 	const char *zeros; /* 2 MiB of zeros that use no memory */
 	_Atomic s64 footprint;	    /* bytes: last sample plus what happened since */

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * account_fork.c - what of a process's memory others have too, after a fork.
+ *
+ * Each counts its part of such a page (Pss_Anon), so that the sum over the tree is what there is.  The
+ * kernel looks at every page to tell that, so it is asked seldom; in between
+ *   - a page that we write to becomes a copy of our own.  Nobody tells, but it is a minor fault of the
+ *     program that we did not serve: so many pages at the most count in full from now on.
+ *   - what we give up was partly counted by others: the rest shrinks in proportion.
+ *   - a fork halves what is ours, for both.
+ *   - a process that ends leaves its part to the others.  Members count ends (ps_shm.epoch), and who
+ *     sees the count change asks the kernel at once.
+ */
+#include "account.h"
+
+#define ROLLUP_NS 50000000ULL /* how often to ask, */
+#define SOON_NS 5000000ULL    /* when much has changed, */
+#define ROLLUP_COST 20	      /* and asking may take a twentieth of the time, */
+#define SOON_COST 6	      /* or a sixth */
+
+static u64 number(const char **p)
+{
+	u64 v = 0;
+
+	while (**p == ' ')
+		++*p;
+	while (**p >= '0' && **p <= '9')
+		v = v * 10 + (u64)(*(*p)++ - '0');
+	return v;
+}
+
+/* Minor faults of the program that did not come to us, in all. */
+static u64 own_faults(struct pswap *ps)
+{
+	char buf[512];
+	long n = ps->stat_fd < 0 ? 0 : sys_pread(ps->stat_fd, buf, sizeof(buf) - 1, 0);
+	const char *p = buf + MAX(n, 0);
+	u64 all;
+
+	/* Fields are counted from behind the last ')', as comm may hold anything: minflt is the 10th. */
+	while (p > buf && *p != ')')
+		p--;
+	buf[MAX(n, 0)] = 0;
+	for (int field = 2; *p && field < 10; p++)
+		field += *p == ' ';
+	all = number(&p);
+	return all > relaxed_load(&ps->stat->faults) ? all - relaxed_load(&ps->stat->faults) : 0;
+}
+
+/* Asks the kernel. */
+static void look(struct pswap *ps, s64 rss)
+{
+	char buf[1024];
+	const char *p = NULL;
+	long n = sys_pread(ps->rollup_fd, buf, sizeof(buf) - 1, 0);
+	s64 pss;
+
+	buf[MAX(n, 0)] = 0;
+	for (char *line = buf; line && *line; line = strchr(line, '\n'), line += line != NULL)
+		if (strncmp(line, "Pss_Anon:", 9) == 0)
+			p = line + 9;
+	if (!p)
+		return;
+	pss = (s64)number(&p) << 10;
+	relaxed_store(&ps->shared_discount, MAX(rss - pss, 0));
+	relaxed_store(&ps->shared_rss, rss);
+	if (rss <= pss + pss / 64)
+		relaxed_store(&ps->forked, 0);
+}
+
+s64 account_shared(struct pswap *ps, s64 rss)
+{
+	u64 start = ps_now_ns(), due = relaxed_load(&ps->rollup_due_ns), faults = own_faults(ps);
+	u32 epoch = ps->shm ? relaxed_load(&ps->shm->epoch) : 0;
+	s64 discount = relaxed_load(&ps->shared_discount), copied, then = relaxed_load(&ps->shared_rss);
+	bool much = false;
+
+	if (rss < then) {
+		much = then - rss > then / 8;
+		discount = (s64)((double)discount * (double)rss / (double)then);
+	}
+	copied = (s64)(faults - relaxed_load(&ps->shared_faults)) << PAGE_SHIFT;
+	copied = MIN(MAX(copied, 0), discount);
+	if (epoch != relaxed_load(&ps->shared_epoch) || copied > discount / 8 || much)
+		due = MIN(due, relaxed_load(&ps->rollup_soon_ns));
+	if (start < due || atomic_exchange(&ps->rollup_busy, 1))
+		return discount - copied;
+	relaxed_store(&ps->shared_epoch, epoch);
+	look(ps, rss);
+	relaxed_store(&ps->shared_faults, faults);
+	due = ps_now_ns() - start;
+	relaxed_store(&ps->rollup_due_ns, start + due + MAX(ROLLUP_NS, due * ROLLUP_COST));
+	relaxed_store(&ps->rollup_soon_ns, start + due + MAX(SOON_NS, due * SOON_COST));
+	atomic_store(&ps->rollup_busy, 0);
+	return relaxed_load(&ps->shared_discount);
+}
+
+void account_forked(struct pswap *ps, s64 rss)
+{
+	s64 ours = rss - (relaxed_load(&ps->forked) ? relaxed_load(&ps->shared_discount) : 0);
+
+	if (rss > 0 && ours > 0) {
+		relaxed_store(&ps->shared_discount, rss - ours / 2);
+		relaxed_store(&ps->shared_rss, rss);
+		relaxed_store(&ps->shared_faults, own_faults(ps));
+		relaxed_store(&ps->footprint, ours / 2);
+		relaxed_store(&ps->stat->footprint_bytes, (u64)ours / 2);
+	}
+	relaxed_store(&ps->forked, 1);
+	relaxed_store(&ps->rollup_due_ns, 0);
+}
