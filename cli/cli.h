@@ -98,7 +98,12 @@ struct ps_shm *shm_create(int *fd);
 struct ps_shm *shm_of_pid(pid_t pid, bool write, char *why, size_t size);
 /* Field 22 of /proc/PID/stat, 0 if there is no such process. comm may be NULL (16 bytes). */
 u64 shm_starttime(pid_t pid, char *comm);
-bool shm_member_alive(const struct ps_member *m);
+bool shm_member_alive(const struct ps_shm *shm, const struct ps_member *m);
+/* Inode of the pid namespace of a process, 0 if it cannot be had; whether a member is of another one than
+ * `pswap run`; its pid here, 0 if that is not known (yet). */
+u32 shm_pid_ns(pid_t pid);
+bool shm_is_inner(const struct ps_shm *shm, const struct ps_member *m);
+u32 shm_member_pid(const struct ps_shm *shm, const struct ps_member *m);
 /* Prints what engines have logged since *tail. */
 void shm_drain_log(struct ps_shm *shm, u32 *tail);
 
@@ -123,6 +128,8 @@ struct sampler {
 	/* starttime of members that had ended before the last round in which CMD was alive: their
 	 * gauges say nothing about the end of the tree. */
 	u64 gone[PS_SHM_MEMBERS];
+	u8 unmet[PS_SHM_MEMBERS]; /* looks in which it was not found under a number of ours */
+	bool tight;		  /* near the limit because of processes that nobody limits */
 };
 void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root);
 /* Looks, if it is time; returns nanoseconds until it is time again. */

@@ -12,14 +12,19 @@
 
 #define INTERVAL_FIRST 1000000ULL /* short programs want to be seen too */
 #define INTERVAL_MOST  50000000ULL
-#define COST_FACTOR    50     /* looking may take 2 % of the time */
+#define INTERVAL_TIGHT 10000000ULL /* when processes that nobody limits bring the tree near its limit */
+#define COST_FACTOR    50     /* looking may take 2 % of the time, */
+#define COST_TIGHT     10     /* or 10 % */
 #define ROLLUP_LEAST   MiB(8) /* below this, sharing is not worth the look at every page */
 #define MAX_DEPTH      64
+#define UNMET_MOST     40 /* looks for a member of another pid namespace that is not found */
 
 struct round {
 	struct sampler *s;
 	u64 footprint, pool, others;
+	unsigned members; /* alive */
 	unsigned watched; /* processes without an engine */
+	bool inner;	  /* there are members of other pid namespaces that have not been met */
 };
 
 /* Pss_Anon of the process in bytes, 0 if it cannot be had. */
@@ -101,18 +106,24 @@ static void look_at_members(struct round *r)
 
 	for (u32 i = 0; i < nr; i++) {
 		struct ps_member *m = &shm->members[i];
-		u32 state = relaxed_load(&m->state), pid = relaxed_load(&m->pid);
+		u32 state = relaxed_load(&m->state), pid = shm_member_pid(shm, m);
 
-		if (!pid || state == PS_MEMBER_ENDED)
+		if (!relaxed_load(&m->pid) || state == PS_MEMBER_ENDED)
 			continue;
-		if (!shm_member_alive(m)) {
+		/* It could not look into /proc itself. */
+		if (pid && !relaxed_load(&m->starttime))
+			relaxed_store(&m->starttime, shm_starttime((pid_t)pid, NULL));
+		r->s->unmet[i] = pid ? 0 : r->s->unmet[i] + 1;
+		if (!shm_member_alive(shm, m) || r->s->unmet[i] > UNMET_MOST) {
 			/* Killed: nobody else will say so. */
 			if (atomic_compare_exchange_strong(&m->state, &state, PS_MEMBER_ENDED))
 				relaxed_add(&shm->epoch, 1);
 			continue;
 		}
-		if (state == PS_MEMBER_NEW || state == PS_MEMBER_UNSWAPPED) {
-			u64 anon = anon_bytes((pid_t)pid, r->watched > 1);
+		r->members++;
+		r->inner |= !pid;
+		if (pid && (state == PS_MEMBER_NEW || state == PS_MEMBER_UNSWAPPED)) {
+			u64 anon = anon_bytes((pid_t)pid, nr > 1);
 
 			relaxed_store(&m->footprint_bytes, anon);
 			relaxed_store(&m->resident_bytes, anon);
@@ -131,12 +142,61 @@ static bool is_member(const struct ps_shm *shm, pid_t pid)
 	for (u32 i = 0; i < nr; i++) {
 		const struct ps_member *m = &shm->members[i];
 
-		if (relaxed_load(&m->pid) == (u32)pid && relaxed_load(&m->state) != PS_MEMBER_ENDED)
+		if (shm_member_pid(shm, m) == (u32)pid && relaxed_load(&m->state) != PS_MEMBER_ENDED)
 			return true;
 		/* The engine of a member has no memory of its own. */
-		if (relaxed_load(&m->engine_pid) == (u32)pid ||
-		    relaxed_load(&m->guard_pid) == (u32)pid)
+		if (!shm_is_inner(shm, m) && (relaxed_load(&m->engine_pid) == (u32)pid ||
+					      relaxed_load(&m->guard_pid) == (u32)pid))
 			return true;
+	}
+	return false;
+}
+
+/* The process id in the innermost namespace; 0: it is not in another. */
+static u32 inner_pid(pid_t pid)
+{
+	char path[64], line[256], *p, *end;
+	u32 last = 0, n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "NSpid:", 6))
+			continue;
+		for (p = line + 6;; p = end, n++) {
+			unsigned long v = strtoul(p, &end, 10);
+
+			if (end == p)
+				break;
+			last = (u32)v;
+		}
+		break;
+	}
+	if (f)
+		fclose(f);
+	return n > 1 ? last : 0;
+}
+
+/* Is it a member that knows itself by another number? */
+static bool meets_inner(struct round *r, pid_t pid, u64 starttime)
+{
+	struct ps_shm *shm = r->s->shm;
+	u32 nr = MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS), own, ns;
+
+	own = r->inner ? inner_pid(pid) : 0;
+	if (!own)
+		return false;
+	ns = shm_pid_ns(pid);
+	for (u32 i = 0; i < nr; i++) {
+		struct ps_member *m = &shm->members[i];
+
+		if (relaxed_load(&m->pid) != own || relaxed_load(&m->pid_ns) != ns ||
+		    relaxed_load(&m->starttime) != starttime ||
+		    relaxed_load(&m->state) == PS_MEMBER_ENDED)
+			continue;
+		relaxed_store(&m->outer_pid, (u32)pid);
+		return true;
 	}
 	return false;
 }
@@ -176,7 +236,7 @@ void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
 static void look_at_other(struct round *r, pid_t pid, u64 starttime, const char comm[16])
 {
 	struct sample_proc *p = proc_of(r->s, pid, starttime);
-	u64 anon = anon_bytes(pid, r->watched > 1);
+	u64 anon = anon_bytes(pid, r->members + r->watched > 1);
 
 	if (p) {
 		memcpy(p->comm, comm, sizeof(p->comm));
@@ -186,12 +246,12 @@ static void look_at_other(struct round *r, pid_t pid, u64 starttime, const char 
 	r->others += anon;
 }
 
-/* A vfork child, or the engine of a member: its memory is its parent's. */
+/* A vfork child, or the engine of a member: its memory is another's, for an engine mostly not its
+ * parent's. */
 static bool shares_memory(pid_t pid, pid_t parent, const char *comm)
 {
-	long r = syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0);
-
-	return r == 0 || (r < 0 && !strncmp(comm, "pswap-", 6));
+	return !strcmp(comm, "pswap-engine") || !strcmp(comm, "pswap-guard") ||
+	       syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0;
 }
 
 /* pid and its children, those that are not members. */
@@ -205,7 +265,8 @@ static void look_at_tree(struct round *r, pid_t pid, pid_t parent, int depth)
 		char comm[16] = "";
 		u64 starttime = shm_starttime(pid, comm);
 
-		if (starttime && !(parent && shares_memory(pid, parent, comm)))
+		if (starttime && !(parent && shares_memory(pid, parent, comm)) &&
+		    !meets_inner(r, pid, starttime))
 			look_at_other(r, pid, starttime, comm);
 	}
 	if (depth == MAX_DEPTH)
@@ -235,6 +296,8 @@ static void look(struct sampler *s)
 	look_at_members(&r);
 	look_at_tree(&r, s->root, 0, 0);
 	s->others_bytes = r.others;
+	relaxed_store(&s->shm->others_bytes, r.others);
+	s->tight = r.others && r.footprint + r.others > s->shm->limit_bytes / 4 * 3;
 	stat_peak(&s->shm->peak_footprint_bytes, r.footprint + r.others);
 	stat_peak(&s->shm->peak_pool_bytes, r.pool);
 	if (!shm_starttime(s->root, NULL))
@@ -257,6 +320,7 @@ u64 sampler_poll(struct sampler *s)
 	look(s);
 	took = ps_now_ns() - now;
 	s->interval_ns = MIN(s->interval_ns * 2, INTERVAL_MOST);
-	s->due_ns = now + took + MAX(s->interval_ns, took * COST_FACTOR);
+	s->due_ns = now + took + (s->tight ? MAX(INTERVAL_TIGHT, took * COST_TIGHT)
+					   : MAX(s->interval_ns, took * COST_FACTOR));
 	return s->due_ns - now - took;
 }

@@ -13,6 +13,19 @@
 
 #define STUCK_POLLS 20 /* of 50 ms */
 
+u32 shm_pid_ns(pid_t pid)
+{
+	char path[64], link[64];
+	unsigned ns = 0;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[MAX(n, 0)] = 0;
+	sscanf(link, "pid:[%u]", &ns);
+	return ns;
+}
+
 struct ps_shm *shm_create(int *fd)
 {
 	struct ps_shm *shm;
@@ -32,6 +45,7 @@ struct ps_shm *shm_create(int *fd)
 		return NULL;
 	}
 	shm->size = sizeof(*shm);
+	shm->pid_ns = shm_pid_ns(getpid());
 	return shm;
 }
 
@@ -192,10 +206,25 @@ u64 shm_starttime(pid_t pid, char *comm)
 	return (state == 'Z' && threads <= 1) || state == 'X' ? 0 : start;
 }
 
-bool shm_member_alive(const struct ps_member *m)
+bool shm_is_inner(const struct ps_shm *shm, const struct ps_member *m)
 {
-	u32 pid = relaxed_load(&m->pid);
+	u32 ns = relaxed_load(&m->pid_ns);
 
+	return ns && ns != shm->pid_ns;
+}
+
+u32 shm_member_pid(const struct ps_shm *shm, const struct ps_member *m)
+{
+	return shm_is_inner(shm, m) ? relaxed_load(&m->outer_pid) : relaxed_load(&m->pid);
+}
+
+bool shm_member_alive(const struct ps_shm *shm, const struct ps_member *m)
+{
+	u32 pid = shm_member_pid(shm, m);
+
+	/* Of another namespace, and not met yet. */
+	if (!pid && relaxed_load(&m->pid))
+		return relaxed_load(&m->state) != PS_MEMBER_ENDED;
 	return pid && relaxed_load(&m->state) != PS_MEMBER_ENDED &&
 	       shm_starttime((pid_t)pid, NULL) == relaxed_load(&m->starttime);
 }

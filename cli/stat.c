@@ -71,7 +71,7 @@ static void print_text(struct ps_shm *shm, const struct tree_stat *t)
 	for (u32 i = 0; i < MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS); i++) {
 		const struct ps_member *m = &shm->members[i];
 
-		if (shm_member_alive(m))
+		if (shm_member_alive(shm, m))
 			printf("process    %u %.16s: footprint %s, out %s, in %s\n",
 			       relaxed_load(&m->pid), m->comm,
 			       cli_size(relaxed_load(&m->footprint_bytes)),

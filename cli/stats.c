@@ -61,7 +61,7 @@ void stats_sum(struct tree_stat *t, struct ps_shm *shm, const struct sampler *s)
 	add_member(t, &shm->ended, false);
 	for (u32 i = 0; i < MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS); i++) {
 		const struct ps_member *m = &shm->members[i];
-		bool now = s ? s->gone[i] != relaxed_load(&m->starttime) : shm_member_alive(m);
+		bool now = s ? s->gone[i] != relaxed_load(&m->starttime) : shm_member_alive(shm, m);
 
 		if (relaxed_load(&m->pid))
 			add_member(t, m, now);

@@ -252,17 +252,19 @@ static void quiet_for_fork(struct request *r)
 
 		ps_assert(!st->ops->before_fork || st->ops->before_fork(st) == 0);
 		G.nr_store_fds[i] = 0;
-		if (i != ps->ram_area) {
+		if (!st->counts_as_memory) {
 			G.nr_store_fds[i] = store_file_fds(st, G.store_fds + nr, MAX_STORE_FDS - nr);
 			nr += MAX(G.nr_store_fds[i], 0);
 		}
 	}
 	G.parent_engine = (pid_t)sys_getpid();
 	G.parent_proc_fd = ps->proc_fd;
+	for (unsigned i = 0; i < ps->nr_stores; i++)
+		G.store_dir_fd[i] = ps->stores[i]->counts_as_memory ? -1 : store_file_dir(ps->stores[i]);
 	/* In a new user namespace the child has no rights to what its engine would need.  Before arming
 	 * nothing is swapped, and such a child goes on without us; after it, our engine must serve it. */
 	G.fork_foreign = (atomic_load(&G.mode) != MODE_ARMED || ps->caps.event_fork) &&
-			 ((r->a & CLONE_NEWUSER) || !child_can_have_engine(tid ? tid : G.pid));
+			 ((r->a & CLONE_NEWUSER) || !child_can_have_engine(tid));
 	account_fork(ps);
 	ring_back(r, 0);
 
@@ -500,7 +502,9 @@ static int take_fd_by(int pidfd, int fd)
 		return got;
 	/* Where tracing is restricted (Yama), /proc still is not. */
 	ps_format(path, sizeof(path), "%u/fd/%u", (u64)G.parent_engine, (u64)fd);
-	return (int)sys_openat(G.ps.proc_fd, path, O_RDWR | O_CLOEXEC);
+	got = (int)sys_openat(G.ps.proc_fd, path, O_RDWR | O_CLOEXEC);
+	return got == -EISDIR ? (int)sys_openat(G.ps.proc_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC) :
+				got;
 }
 
 static int take_fd(int fd)
@@ -526,7 +530,11 @@ static int take_store_fds(void)
 		int n = G.nr_store_fds[i];
 		int err = 0;
 
-		if (i == ps->ram_area || n <= 0)
+		if (ps->stores[i]->counts_as_memory)
+			continue;
+		if (G.store_dir_fd[i] >= 0)
+			store_file_set_dir(ps->stores[i], take_fd_by(pidfd, G.store_dir_fd[i]));
+		if (n <= 0)
 			continue;
 		for (int k = 0; k < n; k++) {
 			G.store_fds[at + k] = take_fd_by(pidfd, G.store_fds[at + k]);

@@ -84,10 +84,24 @@ static u64 start_time(void)
 	return v;
 }
 
-static bool is_alive(struct ps_member *m)
+static u32 pid_ns(void)
+{
+	char buf[40];
+	long n = sys_call4(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", buf, sizeof(buf) - 1);
+	u32 v = 0;
+
+	for (long i = 0; i < n; i++)
+		if (buf[i] >= '0' && buf[i] <= '9')
+			v = v * 10 + (u32)(buf[i] - '0');
+	return v;
+}
+
+static bool is_alive(struct ps_member *m, u32 ns)
 {
 	u32 pid = relaxed_load(&m->pid);
 
+	if (relaxed_load(&m->pid_ns) != ns)
+		return relaxed_load(&m->state) != PS_MEMBER_ENDED;
 	return sys_call2(SYS_kill, pid, 0) != -ESRCH;
 }
 
@@ -123,8 +137,11 @@ static void fold(struct ps_shm *shm, struct ps_member *m)
 void member_enter(void)
 {
 	struct ps_shm *shm = G.shm;
-	u32 pid = (u32)sys_getpid();
+	u32 pid = (u32)sys_getpid(), ns = shm ? pid_ns() : 0;
 
+	/* Without /proc (a child after chroot): as in the parent, most likely. */
+	if (!ns)
+		ns = relaxed_load(&G.member->pid_ns);
 	G.member = &G.own_member;
 	for (unsigned round = 0; shm && round < 2; round++) {
 		for (unsigned i = 0; i < PS_SHM_MEMBERS; i++) {
@@ -133,7 +150,9 @@ void member_enter(void)
 
 			/* First round: a free slot; second: one of a process that is gone. An exec
 			 * of a member finds its own slot again. */
-			if (old && old != pid && (round == 0 || is_alive(m)))
+			bool own = old == pid && relaxed_load(&m->pid_ns) == ns;
+
+			if (old && !own && (round == 0 || is_alive(m, ns)))
 				continue;
 			if (!atomic_compare_exchange_strong(&m->pid, &old, pid))
 				continue;
@@ -148,6 +167,7 @@ void member_enter(void)
 				if (n < i + 1)
 					atomic_compare_exchange_strong(&shm->nr_members, &n, i + 1);
 			}
+			relaxed_store(&m->pid_ns, ns);
 			G.member = m;
 			fill_member(m);
 			return;

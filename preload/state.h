@@ -164,6 +164,7 @@ struct preload {
 	bool fork_engine;	/* the engine was asked; for the child */
 	int store_fds[MAX_STORE_FDS]; /* the parent engine's, for the child's to take over */
 	int nr_store_fds[PS_MAX_STORES];
+	int store_dir_fd[PS_MAX_STORES];
 	pid_t parent_engine;
 	struct ps_member *parent_member;
 	u32 children; /* forks whose child takes descriptors from our engine */

@@ -73,7 +73,7 @@ static bool for_each_thread(bool (*fn)(pid_t tid))
 {
 	char path[64];
 
-	ps_format(path, sizeof(path), "%u/task", (u64)G.pid);
+	ps_format(path, sizeof(path), "%u/task", (u64)G.ps.proc_pid);
 	return for_each_id(path, fn);
 }
 
@@ -137,9 +137,17 @@ static size_t credentials(pid_t pid, char *buf, size_t size)
  * what they were when this engine came up, it might not get what it needs. */
 bool child_can_have_engine(pid_t tid)
 {
-	char ours[512], theirs[512];
-	size_t n = credentials((pid_t)sys_getpid(), ours, sizeof(ours));
+	char ours[512], theirs[512], self[16];
+	long len = sys_call4(SYS_readlinkat, G.ps.proc_fd, "self", self, sizeof(self) - 1);
+	pid_t own = 0;
+	size_t n;
 
+	for (long i = 0; i < len; i++)
+		own = own * 10 + (self[i] - '0');
+	n = credentials(own, ours, sizeof(ours));
+	/* In a pid namespace below that of /proc the thread's number says nothing: the process, then. */
+	if (!tid || G.ps.proc_pid != G.pid)
+		tid = G.ps.proc_pid;
 	return n && n == credentials(tid, theirs, sizeof(theirs)) && memcmp(ours, theirs, n) == 0;
 }
 

@@ -65,13 +65,14 @@ static void sample_stores(struct pswap *ps)
 static void share_of_tree(struct pswap *ps)
 {
 	struct ps_shm *shm = ps->shm;
-	u64 limit = ps->cfg.limit, others = 0, floor;
+	u64 limit = ps->cfg.limit, others, floor;
 	unsigned n, alive = 0;
 
 	if (!shm || shm->per_process) {
 		relaxed_store(&ps->limit_now, limit);
 		return;
 	}
+	others = relaxed_load(&shm->others_bytes);
 	n = relaxed_load(&shm->nr_members);
 	for (unsigned i = 0; i < n && i < PS_SHM_MEMBERS; i++) {
 		struct ps_member *m = &shm->members[i];

@@ -72,6 +72,7 @@ static struct store *open_file(struct pswap *ps, const struct store_spec *spec, 
 		.path = spec->path[0] ? spec->path : dir,
 		.encrypt = spec->encrypt,
 		.nr_workers = PS_NR_CTX,
+		.flags = ps->cfg.foreign_program ? STORE_FILE_KEEP_DIR : 0,
 	};
 
 	return store_file_open(&o, err);
@@ -125,6 +126,30 @@ static int open_proc(struct pswap *ps)
 	return got;
 }
 
+/* The program's number in /proc, which may be of another pid namespace than ours; 0: not to be had. */
+static pid_t number_in_proc(struct pswap *ps)
+{
+	char path[40], buf[512];
+	int pidfd = (int)sys_call2(SYS_pidfd_open, ps->program_pid, 0), fd;
+	const char *p;
+	pid_t pid = 0;
+	long n;
+
+	if (pidfd < 0)
+		return 0;
+	ps_format(path, sizeof(path), "self/fdinfo/%u", (u64)pidfd);
+	fd = (int)sys_openat(ps->proc_fd, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : sys_read(fd, buf, sizeof(buf) - 1);
+	if (fd >= 0)
+		sys_close(fd);
+	sys_close(pidfd);
+	buf[MAX(n, 0)] = 0;
+	p = strstr(buf, "\nPid:\t");
+	for (p = p ? p + 6 : ""; *p >= '0' && *p <= '9'; p++)
+		pid = pid * 10 + (*p - '0');
+	return pid;
+}
+
 int engine_open_fds(struct pswap *ps)
 {
 	int fd = uffd_open(ps->cfg.uffd_want, &ps->caps);
@@ -143,7 +168,8 @@ int engine_open_fds(struct pswap *ps)
 	if (ps->program_pid) {
 		char path[32];
 
-		ps_format(path, sizeof(path), "%u/stat", (u64)ps->program_pid);
+		ps->proc_pid = number_in_proc(ps);
+		ps_format(path, sizeof(path), "%u/stat", (u64)ps->proc_pid);
 		ps->stat_fd = (int)sys_openat(ps->proc_fd, path, O_RDONLY | O_CLOEXEC);
 	}
 	if (!ps->caps.poison)

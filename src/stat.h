@@ -46,7 +46,9 @@ struct ps_store_stat {
 	X(handoffs)            /* times a thread and a handler were bound to one CPU */
 
 struct ps_member {
-	_Atomic u32 pid; /* 0: slot is free */
+	_Atomic u32 pid; /* as it sees itself; 0: slot is free */
+	_Atomic u32 pid_ns;    /* inode of its pid namespace; 0: not known */
+	_Atomic u32 outer_pid; /* as `pswap run` sees it, if that is another namespace's; 0: not known */
 	_Atomic u32 state; /* enum ps_member_state */
 	_Atomic u32 forks_settled; /* children that need nothing of this one's engine any more */
 	_Atomic u32 engine_pid, guard_pid; /* processes that share this one's memory */
@@ -98,6 +100,8 @@ struct ps_shm {
 	u32 count;	 /* enum ps_count */
 	u32 per_process; /* limit is of each process */
 	u32 verbose;
+	u32 pid_ns;		/* of `pswap run` */
+	_Atomic u64 others_bytes; /* of processes of the tree that are no members */
 	_Atomic u32 epoch; /* members that ended: who shared pages with them counts more now */
 	_Atomic u32 nr_members; /* slots ever used; scan this many */
 	_Atomic u64 peak_footprint_bytes; /* largest sum seen by any member or the parent */

@@ -106,6 +106,7 @@ struct store_file_options {
 #define STORE_FILE_NO_URING 1  /* pread and pwrite */
 #define STORE_FILE_NO_DIRECT 2 /* through the page cache */
 #define STORE_FILE_NO_AES 4    /* ChaCha20-Poly1305 also where the CPU has AES */
+#define STORE_FILE_KEEP_DIR 8  /* hold the directory open, for files made when its path is gone */
 struct store *store_file_open(const struct store_file_options *opt, int *err);
 
 static inline void store_close(struct store *st)

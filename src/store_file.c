@@ -216,6 +216,8 @@ static void file_close(struct store *st)
 	arena_unmap(fs->clusters, fs->nr_clusters * sizeof(struct file_cluster));
 	arena_unmap(fs->files, MAX_FILES * sizeof(struct store_fd));
 	arena_unmap(fs->workers, fs->opt.nr_workers * sizeof(struct file_worker));
+	if (fs->dir_fd >= 0)
+		sys_close(fs->dir_fd);
 	arena_unmap(fs->dir, STORE_FILE_PATH_MAX);
 	arena_unmap(fs->name, STORE_FILE_PATH_MAX);
 	arena_unmap(fs, sizeof(*fs));
@@ -241,6 +243,7 @@ static void file_after_fork(struct store *st)
 	struct file_store *fs = to_file(st);
 
 	memset(&fs->lock, 0, sizeof(fs->lock));
+	fs->dir_fd = -1;
 	relaxed_store(&fs->cur, NO_FILE);
 	for (unsigned i = 0; i < fs->opt.nr_workers; i++) {
 		struct file_worker *w = &fs->workers[i];
@@ -280,6 +283,16 @@ void store_file_set_fds(struct store *st, const int *fds, int n)
 		if (fs->files[i].used)
 			fs->files[i].fd = at < n ? fds[at++] : -1;
 	ps_mutex_unlock(&fs->lock);
+}
+
+int store_file_dir(struct store *st)
+{
+	return to_file(st)->dir_fd;
+}
+
+void store_file_set_dir(struct store *st, int fd)
+{
+	to_file(st)->dir_fd = fd;
 }
 
 bool store_file_missing(struct store *st)
@@ -410,6 +423,7 @@ struct store *store_file_open(const struct store_file_options *opt, int *err)
 	fs->st.nr_slots = opt->nr_slots;
 	fs->nr_clusters = opt->nr_slots >> CLUSTER_SHIFT;
 	fs->cur = NO_FILE;
+	fs->dir_fd = -1;
 	fs->next_seq = 1;
 	fs->aes = crypto_aead_aes256gcm_is_available() && !(opt->flags & STORE_FILE_NO_AES);
 	*err = setup(fs);

@@ -14,6 +14,9 @@
  */
 int store_file_fds(struct store *st, int *fds, int max);
 void store_file_set_fds(struct store *st, const int *fds, int n);
+/* The same for the directory in which new files are made (-1: found by its path, as without). */
+int store_file_dir(struct store *st);
+void store_file_set_dir(struct store *st, int fd);
 /* Is anything in a file whose descriptor was given as negative?  Files with nothing in them are left to
  * the parent. */
 bool store_file_missing(struct store *st);

@@ -139,6 +139,7 @@ struct file_store {
 	struct store_file_options opt;
 	bool aes; /* else ChaCha20-Poly1305 */
 	char *dir;  /* absolute, where files are created */
+	int dir_fd; /* the same, held open; or -1 */
 	char *name; /* of the first file, if one was asked for; the others have none */
 	_Atomic u64 *seqs;
 	struct file_cluster *clusters;

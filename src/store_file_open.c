@@ -112,7 +112,11 @@ int file_settle_path(struct file_store *fs)
 	if (fd < 0)
 		return complain(fs, "cannot create a file", fd);
 	err = sys_call2(SYS_fstatfs, fd, &sfs);
-	sys_close(fd);
+	/* Later the path may lead somewhere else, or nowhere: a program that changes its root. */
+	if (fs->opt.flags & STORE_FILE_KEEP_DIR)
+		fs->dir_fd = fd;
+	else
+		sys_close(fd);
 	if (err)
 		return complain(fs, "cannot look at the file system", err);
 	if (in_memory((u32)sfs.f_type)) {
@@ -126,9 +130,17 @@ int file_settle_path(struct file_store *fs)
 
 static int open_named(struct file_store *fs, const char *name, int flags)
 {
-	char *path = arena_map(2 * STORE_FILE_PATH_MAX);
+	char *path;
 	long fd;
 
+	if (fs->dir_fd >= 0) {
+		fd = sys_call4(SYS_openat, fs->dir_fd, name, flags | O_CREAT | O_EXCL | O_NOFOLLOW,
+			       0600);
+		if (fd >= 0)
+			sys_call3(SYS_unlinkat, fs->dir_fd, name, 0);
+		return (int)fd;
+	}
+	path = arena_map(2 * STORE_FILE_PATH_MAX);
 	if (!path)
 		return -ENOMEM;
 	ps_format(path, 2 * STORE_FILE_PATH_MAX, "%s/%s", fs->dir, name);
@@ -147,7 +159,9 @@ static int open_unlinked(struct file_store *fs, int flags)
 
 	if (fs->name[0])
 		return open_named(fs, fs->name, flags);
-	fd = sys_open(fs->dir, flags | O_TMPFILE | O_EXCL, 0600);
+	fd = fs->dir_fd >= 0 ?
+		     sys_call4(SYS_openat, fs->dir_fd, ".", flags | O_TMPFILE | O_EXCL, 0600) :
+		     sys_open(fs->dir, flags | O_TMPFILE | O_EXCL, 0600);
 	if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -ENOENT)
 		return (int)fd;
 	if (sys_call3(SYS_getrandom, &random, sizeof(random), 0) != sizeof(random))

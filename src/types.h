@@ -345,6 +345,7 @@ struct pswap {
 	_Atomic u64 rollup_due_ns, rollup_soon_ns;
 	int stat_fd;		     /* /proc/PID/stat of the program, or -1 */
 	pid_t program_pid;	     /* or 0: not run mode */
+	pid_t proc_pid;		     /* the same process in proc_fd's numbers; 0: not known */
 	int empty_fd;	   /* an empty file, or -1: to poison where the kernel cannot */
 	const char *zeros; /* 2 MiB of zeros that use no memory */
 	_Atomic s64 footprint;	    /* bytes: last sample plus what happened since */

@@ -5,7 +5,7 @@
 need_pswap
 [ -n "$NATIVE" ] && { both 48M affinity 96; finish; }
 [ "$(nproc)" -ge 2 ] || skip "one CPU"
-NOBOUND=1 both 64M affinity 96
+both 64M affinity 96
 [ $FAILED = 0 ] && [ "$(j "$TMP/stats.json" handoffs)" -lt 4 ] &&
 	fail "vacuous: $(j "$TMP/stats.json" handoffs) bindings"
 finish

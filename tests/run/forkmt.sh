@@ -6,7 +6,7 @@
 need_pswap
 PRESS=72
 mkdir "$TMP/files"
-NOBOUND=1 both 64M forkmt arenas "$TMP/files"
-NOBOUND=1 both 64M forkmt busy
-NOBOUND=1 both 32M forkmt churn
+both 64M forkmt arenas "$TMP/files"
+both 64M forkmt busy
+both 32M forkmt churn
 finish

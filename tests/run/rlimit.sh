@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for how in as data nofile fsize memlock; do
-	NOBOUND=1 both 40M rlimit $how
+	both 40M rlimit $how
 done
 BEFORE="ulimit -v 4000000" both 40M rlimit none
 BEFORE="ulimit -n 12" both 40M rlimit none

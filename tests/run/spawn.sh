@@ -8,5 +8,5 @@ for how in vfork posix_spawn system popen clonevm failing wait exec execthread; 
 	both 40M spawn $how
 done
 # an environment without LD_PRELOAD: the new program may be unswapped, then it is not bounded
-NOBOUND=1 both 40M spawn execenv
+both 40M spawn execenv
 finish

@@ -10,7 +10,7 @@ for how in newuser newns vm setns chroot newpid files misc; do
 	# A child in a namespace of process ids is counted twice; after chroot there is no place for the
 	# file store.
 	case $how in
-	chroot | newpid) NOBOUND=1 both 40M unshare $how ;;
+	chroot | newpid) both 40M unshare $how ;;
 	*) both 40M unshare $how ;;
 	esac
 done

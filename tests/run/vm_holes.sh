@@ -5,6 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 for _ in 1 2 3; do
-	NOBOUND=1 both 40M vm_holes ${FULL:+400}
+	both 40M vm_holes ${FULL:+400}
 done
 finish
