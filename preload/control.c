@@ -269,6 +269,7 @@ static void quiet_for_fork(struct request *r)
 	ring_back(r, 0);
 
 	await_fork(call, tid);
+	account_fork_done(ps);
 	if (atomic_load(&call->done) != 2 && !G.fork_foreign) {
 		G.children++;
 		/* A file may be empty for us, and be closed, before the child has it. */

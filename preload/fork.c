@@ -11,6 +11,7 @@
  * Its child cannot be given an engine; the parent's engine serves it: it takes a copy of the page
  * table whose slots are shared (swap_map counts rise) and answers the child's faults.
  */
+#include "account.h"
 #include "arena.h"
 #include "log.h"
 #include "lru.h"
@@ -55,7 +56,7 @@ static void forget_locks(struct pswap *ps)
 	relaxed_store(&ps->locked_all, 0);
 	relaxed_store(&ps->swapoff, 0);
 	/* Half of what is resident here is the parent's, who has reckoned so for both. */
-	relaxed_store(&ps->rollup_busy, 0);
+	account_fork_done(ps);
 	relaxed_store(&ps->shared_faults, 0);
 	relaxed_store(&G.member->footprint_bytes, (u64)MAX(relaxed_load(&ps->footprint), 0));
 }

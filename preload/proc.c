@@ -93,7 +93,6 @@ static void engine_entry(void *arg)
 	lift_limits();
 	sys_call0(SYS_setsid);
 	sys_call1(SYS_chdir, "/");
-	sys_call2(SYS_prctl, 15 /* PR_SET_NAME */, "pswap-engine");
 	control_main(restart);
 	sys_call1(SYS_exit_group, 0);
 }
@@ -102,9 +101,12 @@ static void engine_entry(void *arg)
  * program does not find it. */
 static void between_entry(void *arg)
 {
-	long pid = raw_clone(CLONE_VM | CLONE_UNTRACED, control_stack + CONTROL_STACK, engine_entry,
-			     arg, NULL);
+	long pid;
 
+	/* The engine has its name from the start: nobody takes it for a process of the program's. */
+	sys_call2(SYS_prctl, 15 /* PR_SET_NAME */, "pswap-engine");
+	pid = raw_clone(CLONE_VM | CLONE_UNTRACED, control_stack + CONTROL_STACK, engine_entry,
+			arg, NULL);
 	G.engine_pid = (pid_t)pid;
 }
 

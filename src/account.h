@@ -35,6 +35,7 @@ bool account_tight(struct pswap *ps);
 
 /* Before a fork, for both sides: all that is resident is shared from now on. */
 void account_fork(struct pswap *ps);
+void account_fork_done(struct pswap *ps);
 
 /* account_fork.c, of rss bytes that are resident: a fork; how many others are to count after one. */
 void account_forked(struct pswap *ps, s64 rss);

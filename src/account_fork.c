@@ -15,6 +15,7 @@
 
 #define ROLLUP_NS 50000000ULL /* how often to ask, */
 #define SOON_NS 5000000ULL    /* when much has changed, */
+#define UNSURE_NS 100000000ULL /* as it has for so long after a member's end, */
 #define ROLLUP_COST 20	      /* and asking may take a twentieth of the time, */
 #define SOON_COST 6	      /* or a sixth */
 
@@ -81,7 +82,10 @@ s64 account_shared(struct pswap *ps, s64 rss)
 	}
 	copied = (s64)(faults - relaxed_load(&ps->shared_faults)) << PAGE_SHIFT;
 	copied = MIN(MAX(copied, 0), discount);
-	if (epoch != relaxed_load(&ps->shared_epoch) || copied > discount / 8 || much)
+	/* Who ended may still be giving its memory back. */
+	if (epoch != relaxed_load(&ps->shared_epoch))
+		relaxed_store(&ps->shared_unsure_ns, start + UNSURE_NS);
+	if (start < relaxed_load(&ps->shared_unsure_ns) || copied > discount / 8 || much)
 		due = MIN(due, relaxed_load(&ps->rollup_soon_ns));
 	if (start < due || atomic_exchange(&ps->rollup_busy, 1))
 		return discount - copied;
@@ -97,8 +101,12 @@ s64 account_shared(struct pswap *ps, s64 rss)
 
 void account_forked(struct pswap *ps, s64 rss)
 {
-	s64 ours = rss - (relaxed_load(&ps->forked) ? relaxed_load(&ps->shared_discount) : 0);
+	s64 ours;
 
+	/* Nobody may ask until the fork has been made: he would be told that nothing is shared. */
+	while (atomic_exchange(&ps->rollup_busy, 1))
+		sys_call0(SYS_sched_yield);
+	ours = rss - (relaxed_load(&ps->forked) ? relaxed_load(&ps->shared_discount) : 0);
 	if (rss > 0 && ours > 0) {
 		relaxed_store(&ps->shared_discount, rss - ours / 2);
 		relaxed_store(&ps->shared_rss, rss);
@@ -108,4 +116,9 @@ void account_forked(struct pswap *ps, s64 rss)
 	}
 	relaxed_store(&ps->forked, 1);
 	relaxed_store(&ps->rollup_due_ns, 0);
+}
+
+void account_fork_done(struct pswap *ps)
+{
+	atomic_store(&ps->rollup_busy, 0);
 }

@@ -342,7 +342,7 @@ struct pswap {
 	_Atomic s64 shared_rss;	     /* of so many */
 	_Atomic u64 shared_faults; /* faults of the program when that was asked for */
 	_Atomic u32 shared_epoch, rollup_busy;
-	_Atomic u64 rollup_due_ns, rollup_soon_ns;
+	_Atomic u64 rollup_due_ns, rollup_soon_ns, shared_unsure_ns;
 	int stat_fd;		     /* /proc/PID/stat of the program, or -1 */
 	pid_t program_pid;	     /* or 0: not run mode */
 	pid_t proc_pid;		     /* the same process in proc_fd's numbers; 0: not known */
