@@ -168,6 +168,16 @@ s64 account_low(struct pswap *ps)
 	return account_high(ps) - MAX(limit / 64, MIN((s64)MiB(2), limit / 16));
 }
 
+u64 account_pool(struct pswap *ps)
+{
+	u64 pool = relaxed_load(&ps->pool_bytes), rss = (u64)MAX(relaxed_load(&ps->shared_rss), 0);
+	u64 others = MIN((u64)MAX(relaxed_load(&ps->shared_discount), 0), rss);
+
+	if (!relaxed_load(&ps->forked) || !rss)
+		return pool;
+	return (u64)((double)pool * (double)(rss - others) / (double)rss);
+}
+
 /* The pool may have all but this part of the limit. Below, a program that thrashes would do so even on
  * what it needs at every moment; above, pages go to a store that is ten times slower. */
 #define RESIDENT_SHARE 4
@@ -182,6 +192,7 @@ u64 account_pool_cap(struct pswap *ps)
 	base = relaxed_load(&ps->footprint) - (s64)relaxed_load(&ps->pool_bytes) -
 	       ((relaxed_load(&ps->nr_resident) + (s64)relaxed_load(&ps->cache.nr_pages))
 		<< PAGE_SHIFT);
+	base = MAX(base, (s64)relaxed_load(&ps->metadata_bytes));
 	limit -= MIN(MAX(base, 0), limit / 2);
 	return (u64)(limit - MAX(limit / RESIDENT_SHARE, (s64)MiB(4)));
 }

@@ -43,5 +43,7 @@ s64 account_shared(struct pswap *ps, s64 rss);
 
 /* Most bytes the pool in memory may have before the next store is preferred. */
 u64 account_pool_cap(struct pswap *ps);
+/* Bytes of the pool, less what others count of it after a fork. */
+u64 account_pool(struct pswap *ps);
 
 #endif

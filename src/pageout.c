@@ -439,7 +439,7 @@ static int choose_area(struct ps_ctx *ctx, struct frame *f, unsigned n, bool for
 		if (ps->nr_stores == 1)
 			return ps->cfg.count == PS_COUNT_RESIDENT ? 0 : -E2BIG;
 		*first = 1;
-	} else if (relaxed_load(&ps->pool_bytes) > account_pool_cap(ps)) {
+	} else if (account_pool(ps) > account_pool_cap(ps)) {
 		if (ps->nr_stores == 1)
 			return -ENOSPC;
 		*first = 1;

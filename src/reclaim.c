@@ -11,6 +11,7 @@
 #include "lru.h"
 #include "pageout.h"
 #include "pagetable.h"
+#include "writeback.h"
 
 #define CANDIDATES 16		     /* extents looked at in one step before giving up */
 #define FULL_NS 50000000ULL	     /* full stores are not tried again for so long */
@@ -339,6 +340,8 @@ void reclaim_worker(struct ps_ctx *ctx)
 					tidy_pool(ctx);
 				ps_rwlock_read_lock(&ps->freeze);
 				reclaim_step(ctx, &progress);
+				if (writeback_due(ps))
+					progress |= writeback_step(ctx);
 				ps_rwlock_read_unlock(&ps->freeze);
 				busy |= progress;
 			}

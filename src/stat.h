@@ -39,6 +39,7 @@ struct ps_store_stat {
 	X(lru_drains)          /* lru_add_drain calls */                                         \
 	X(owner_lookups)       /* group owner look-ups */                                        \
 	X(pages_poisoned)      /* pages that could not be read back */                           \
+	X(pages_written_back)  /* pages that went from memory on to another store */             \
 	X(throttled_ns)        /* time touchers waited for reclaim */                            \
 	X(forks)               /* forks followed */                                              \
 	X(pages_pinned)        /* pages left alone because they were pinned */                   \

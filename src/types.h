@@ -361,6 +361,7 @@ struct pswap {
 	_Atomic s64 reserved;	    /* bytes that faults being served may add */
 	_Atomic u32 empty_passes;   /* times a worker found nothing to take out or write */
 	_Atomic u64 give_up_until;  /* ns: nothing could be freed; do not wait before that */
+	_Atomic u64 writeback_at, writeback_not_before; /* writeback.c: an address; ns */
 	_Atomic u64 full_until;	    /* ns: every store was full; do not try before that */
 	_Atomic u32 warned; /* bit set of warnings given once */
 	_Atomic u32 files_held; /* a child is to take descriptors of file stores: close none */
