@@ -33,6 +33,13 @@ static const struct plan plan_munmap[] = {
 	{ "zram_4k", SIDE_ZRAM_4K },   { "zram_64k", SIDE_ZRAM_64K },
 	{ "zram_thp", SIDE_ZRAM_THP }, { NULL, 0 },
 };
+static const struct plan plan_exit[] = {
+	{ "pswap", SIDE_PSWAP },
+	{ "zram_4k", SIDE_ZRAM_4K },
+	{ "zram_64k", SIDE_ZRAM_64K },
+	{ "zram_thp", SIDE_ZRAM_THP },
+	{ NULL, 0 },
+};
 static const struct plan plan_pageout[] = {
 	{ "pswap", SIDE_PSWAP },       { "pswap_4k", SIDE_PSWAP_4K }, { "zram_4k", SIDE_ZRAM_4K },
 	{ "zram_64k", SIDE_ZRAM_64K }, { "zram_thp", SIDE_ZRAM_THP }, { NULL, 0 },
@@ -70,9 +77,10 @@ static const struct {
 	[BENCH_SCAN] = { "scan", "ns/page", plan_limited, FILL_MIXED },
 	[BENCH_RANDOM] = { "random", "ns/access", plan_limited, FILL_MIXED },
 	[BENCH_TRUNCATE] = { "truncate", "ns", plan_truncate, FILL_SAME },
+	[BENCH_EXIT] = { "exit", "ns", plan_exit, FILL_SAME },
 };
 static const char *const fills[FILL_NR] = { "same", "mixed", "random" };
-static const char *const later[] = { "exit", "apps" };
+static const char *const later[] = { "apps" };
 
 const char *bench_kind_name(enum bench_kind kind)
 {
@@ -136,7 +144,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "size", OPT_SIZE, "SIZE", 0, "Bytes of memory, with K, M, G or T (default 1G)", 0 },
 	{ "fill", OPT_FILL, "FILL", 0,
-	  "same, mixed or random (default: same for munmap and truncate, else mixed)", 0 },
+	  "same, mixed or random (default: same for munmap, truncate and exit, else mixed)", 0 },
 	{ "rounds", OPT_ROUNDS, "N", 0, "Samples of each side; truncate: of each object (default 5; truncate: 1)", 0 },
 	{ "peer", OPT_PEER, "PEER", 0, "zram (default; needs root) or none", 0 },
 	{ "json", OPT_JSON, NULL, 0, "Print JSON", 0 },
@@ -160,7 +168,7 @@ static void parse_name(struct parsed *p, const char *arg)
 	for (unsigned i = 0; i < ARRAY_SIZE(later); i++)
 		if (!strcmp(arg, later[i]))
 			cli_fail("bench: %s: not in this version", arg);
-	cli_fail("bench: %s: NAME is one of munmap, pageout, scan, random, truncate, all; or "
+	cli_fail("bench: %s: NAME is one of munmap, pageout, scan, random, truncate, exit, all; or "
 		 "compare FILE FILE", arg);
 }
 
@@ -210,7 +218,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!p->name)
 			cli_fail("bench: NAME is missing: one of munmap, pageout, scan, random, "
-				 "truncate, all");
+				 "truncate, exit, all");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -222,7 +230,7 @@ static const struct argp argp = {
 	.parser = parse_opt,
 	.args_doc = "NAME",
 	.doc = "Measures pswap beside the kernel's own swap on zram.\v"
-	       "NAME is munmap, pageout, scan, random, truncate, or all of these; "
+	       "NAME is munmap, pageout, scan, random, truncate, exit, or all of these; "
 	       "`pswap bench compare --help` is about comparing saved results.  The zram device, huge "
 	       "page "
 	       "settings and cgroup that the kernel's side needs are set up for each sample and "

@@ -31,6 +31,7 @@ enum bench_kind {
 	BENCH_SCAN,
 	BENCH_RANDOM,
 	BENCH_TRUNCATE,
+	BENCH_EXIT,
 	BENCH_NR
 };
 enum bench_fill {
@@ -99,6 +100,7 @@ struct bench_sample {
 	double drains;	     /* truncate: lru_drains of one drop */
 	uint64_t folios_out; /* kernel: folios of the set's size that were swapped out whole */
 	uint64_t left[3];    /* pswap: slots, frames, segments two seconds after the unmap */
+	uint64_t exit_ns;    /* exit: when the process was about to end */
 	char why[BENCH_WHY]; /* !ok: the reason, one line */
 };
 

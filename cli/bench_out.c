@@ -120,7 +120,7 @@ static void derive(const struct bench_result *r, struct out *o)
 		if (r->kind == BENCH_MUNMAP && set->side == SIDE_PSWAP)
 			add(o, "pswap_returned", set, true);
 	}
-	add_best(o, "zram", r->kind == BENCH_PAGEOUT ? three : two);
+	add_best(o, "zram", r->kind == BENCH_PAGEOUT || r->kind == BENCH_EXIT ? three : two);
 	add_best(o, "zram_resident", resident);
 
 	add_ratio(o, "vs_zram", "pswap", "zram");
@@ -137,6 +137,8 @@ static void derive(const struct bench_result *r, struct out *o)
 		add_ratio(o, "vs_entry", "pswap", "pswap_entry");
 		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram");
 		add_ratio(o, "vs_zram_thp", "pswap", "zram_thp");
+		break;
+	case BENCH_EXIT:
 		break;
 	case BENCH_PAGEOUT:
 		add_ratio(o, "pswap_4k_vs_zram", "pswap_4k", "zram");
@@ -161,6 +163,10 @@ static const char *counted(enum bench_kind kind)
 		return "wall time of munmap of a region that is swapped out whole; pswap_returned: "
 		       "until its pool memory is back at the system, which the kernel's time holds "
 		       "too";
+	case BENCH_EXIT:
+		return "wall time from the call of _exit by a process that is swapped out whole to the "
+		       "return of its parent's waitpid: all its memory, swap slots and pool are back at "
+		       "the system by then";
 	case BENCH_PAGEOUT:
 		return "wall time of madvise(MADV_PAGEOUT) on a region just filled; pswap uses its "
 		       "worker threads, the kernel the calling thread (see the CPU time)";
@@ -180,7 +186,7 @@ static enum bench_fill used_fill(const struct bench_result *r)
 {
 	if (r->opts->fill_given)
 		return r->opts->fill;
-	return r->kind == BENCH_MUNMAP || r->kind == BENCH_TRUNCATE ? FILL_SAME : FILL_MIXED;
+	return r->kind == BENCH_MUNMAP || r->kind == BENCH_TRUNCATE || r->kind == BENCH_EXIT ? FILL_SAME : FILL_MIXED;
 }
 
 static json_t *number(enum bench_kind kind, double v)

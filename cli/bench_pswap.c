@@ -59,7 +59,7 @@ static bool measure(struct pswap *ps, const struct bench_req *req, void *addr, b
 	}
 	if (!page_out(ps, req, addr, st, s))
 		return false;
-	if (req->kind == BENCH_PAGEOUT)
+	if (req->kind == BENCH_PAGEOUT || req->kind == BENCH_EXIT)
 		return true;
 	cpu = bench_cpu();
 	t = bench_now();
@@ -128,6 +128,8 @@ void bench_pswap_worker(const struct bench_req *req, struct bench_sample *s)
 		s->peak_pool_bytes = st.peak_pool_bytes;
 		s->peak_bytes = st.peak_footprint_bytes;
 	}
+	if (req->kind == BENCH_EXIT)
+		return;
 	if (mapped)
 		pswap_munmap(ps, addr, req->size);
 	pswap_purge(ps);

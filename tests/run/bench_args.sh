@@ -18,7 +18,7 @@ bad() {
 bad 'munmap, pageout'
 bad 'nonsense.*munmap, pageout' nonsense
 bad 'only one' munmap pageout
-for n in exit apps; do
+for n in apps; do
 	bad "$n: not in this version" $n
 done
 for s in 0 -1 1X 12.5M '' M 1M 4095 100T 99999999999G 0x400000; do
