@@ -35,13 +35,14 @@ static struct ps_member *member_of(struct ps_shm *shm, pid_t pid)
 	for (u32 i = 0; i < MIN(relaxed_load(&shm->nr_members), PS_SHM_MEMBERS); i++) {
 		struct ps_member *m = &shm->members[i];
 
-		if (relaxed_load(&m->pid) == (u32)pid && shm_member_alive(m))
+		if (relaxed_load(&m->pid) == (u32)pid && shm_member_alive(shm, m))
 			return m;
 	}
 	return NULL;
 }
 
-static struct ps_member *find(int argc, char **argv, struct swapoff_args *a, const char *doc)
+static struct ps_member *find(int argc, char **argv, struct swapoff_args *a, struct ps_shm **tree,
+			      const char *doc)
 {
 	static const struct argp_option options[] = { { 0 } };
 	const struct argp argp = {
@@ -57,6 +58,7 @@ static struct ps_member *find(int argc, char **argv, struct swapoff_args *a, con
 	shm = shm_of_pid(a->pid, true, why, sizeof(why));
 	if (!shm)
 		cli_fail("%s: %s", a->name, why);
+	*tree = shm;
 	m = member_of(shm, a->pid);
 	if (!m)
 		cli_fail("%s: process %d is not swapped itself; `pswap stat %d` lists those that are",
@@ -77,18 +79,19 @@ int cmd_swapoff(int argc, char **argv)
 	struct swapoff_args a = { .name = "swapoff" };
 	const struct timespec nap = { .tv_nsec = POLL_NS };
 	struct ps_member *m;
+	struct ps_shm *shm;
 	unsigned silent = 0;
 	u64 in = 0;
 	u32 done;
 
-	m = find(argc, argv, &a,
+	m = find(argc, argv, &a, &shm,
 		 "Brings all memory of process PID in, over its limit, and takes nothing out until "
 		 "`pswap swapon PID`: for a debugger or gcore, which cannot wait for a page.");
 	relaxed_store(&m->swapoff, PS_SWAPOFF_ASKED);
 	while ((done = relaxed_load(&m->swapoff)) == PS_SWAPOFF_ASKED && has_engine(m)) {
 		u64 now = relaxed_load(&m->pages_in) + relaxed_load(&m->pages_cache_in);
 
-		if (!shm_member_alive(m))
+		if (!shm_member_alive(shm, m))
 			cli_fail("swapoff: process %d has ended", (int)a.pid);
 		silent = now == in ? silent + 1 : 0;
 		in = now;
@@ -106,8 +109,9 @@ int cmd_swapon(int argc, char **argv)
 {
 	struct swapoff_args a = { .name = "swapon" };
 	struct ps_member *m;
+	struct ps_shm *shm;
 
-	m = find(argc, argv, &a, "Ends what `pswap swapoff PID` began: PID is swapped again.");
+	m = find(argc, argv, &a, &shm, "Ends what `pswap swapoff PID` began: PID is swapped again.");
 	relaxed_store(&m->swapoff, PS_SWAPOFF_NO);
 	return 0;
 }
