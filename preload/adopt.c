@@ -514,6 +514,49 @@ void adopt_rescan(struct ps_ctx *ctx)
 	}
 }
 
+static void forget(struct ps_mm *mm, u64 start, u64 end)
+{
+	zap_range(mm, start, end, 0);
+	region_del(mm, start, end);
+}
+
+void adopt_replaced(u64 addr)
+{
+	struct ps_mm *mm = &G.ps.mm;
+	struct vma v;
+
+	ps_rwlock_write_lock(&mm->gate);
+	if (vma_query(G.ps.maps_fd, addr, &v) == 0 && v.start <= addr && v.shared)
+		forget(mm, addr, v.end);
+	ps_rwlock_write_unlock(&mm->gate);
+}
+
+/* Registers what is left of a region that cannot be registered as a whole: something has taken the place
+ * of parts of it, or they were not copied, behind our back. */
+static int reregister_parts(struct ps_mm *mm, struct region r)
+{
+	u64 at = r.start;
+	struct vma v;
+
+	while (at < r.end) {
+		u64 start = r.end, end = r.end;
+		int ret = 0;
+
+		if (vma_query(G.ps.maps_fd, at, &v) == 0 && v.start < r.end) {
+			start = MAX(v.start, at);
+			end = MIN(v.end, r.end);
+			ret = uffd_register(mm->uffd, start, end - start, false);
+		}
+		if (ret && !v.shared && !v.inode)
+			return ret;
+		forget(mm, at, start);
+		if (ret)
+			forget(mm, start, end);
+		at = end;
+	}
+	return 0;
+}
+
 int adopt_reregister(void)
 {
 	struct ps_mm *mm = &G.ps.mm;
@@ -530,17 +573,15 @@ int adopt_reregister(void)
 				break;
 			sys_sleep_ns(50000);
 		}
-		if (ret) {
-			struct vma v;
-
-			/* What was not copied (DONTFORK behind our back) is not there. */
-			if (vma_query(G.ps.maps_fd, r.start, &v) == 0 && v.start <= r.start)
-				return ret;
-			zap_range(mm, r.start, r.end, 0);
-			region_del(mm, r.start, r.end);
-			continue;
-		}
-		i++;
+		if (ret == -EBUSY)
+			return ret;
+		if (ret)
+			ret = reregister_parts(mm, r);
+		if (ret)
+			return ret;
+		/* Parts of it may be regions of their own now. */
+		while (i < mm->nr_regions && mm->regions[i].start < r.end)
+			i++;
 	}
 	return 0;
 }

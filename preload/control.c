@@ -23,6 +23,7 @@
 
 #define UNBIND_NS 50000000ULL /* no binding so soon after a call that could hand it on */
 #define CHECK_NS 200000000LL  /* how often to see whether the program still is the same */
+#define CALLER_CHECK_NS 2000000ULL
 #define BELL_POLL_NS 50000000LL /* an exec is noticed so late at the most */
 #define ABANDONED_NS 10000000000ULL
 #define EXEC_CHECK_NS 1000000LL
@@ -109,6 +110,15 @@ static long set_flags(u64 start, u64 end, u32 set, u32 clear)
 	if (clear & REGION_LOCKED)
 		adopt_rescan(control_ctx());
 	return ret;
+}
+
+static long vma_end(u64 addr)
+{
+	struct vma v;
+
+	if (vma_query(G.ps.maps_fd, addr, &v))
+		return 0;
+	return v.start <= addr ? (long)v.end : -(long)v.start;
 }
 
 static void own_userfaultfd(void)
@@ -199,12 +209,35 @@ static int open_bells(void)
 	return uffd_register(G.bell_uffd, (u64)(uintptr_t)G.bells, NR_REQUESTS * PAGE_SIZE, false);
 }
 
+struct fork_wait {
+	struct fork_call *call;
+	pid_t tid;
+	u64 looked_ns;
+};
+
+/* The caller was killed on the way, by the program's end or by another thread's exec. Should there be a
+ * child after all, it is waited for as others are. */
+static bool caller_gone(struct fork_wait *w)
+{
+	u64 now = ps_now_ns();
+
+	if (atomic_load(&G.ended))
+		return true;
+	if (now - w->looked_ns < CALLER_CHECK_NS)
+		return false;
+	w->looked_ns = now;
+	/* The first thread's number stays, whoever has it. */
+	return w->tid == G.pid ? program_replaced() :
+				 w->tid && sys_call3(SYS_tgkill, G.pid, w->tid, 0) == -ESRCH;
+}
+
 /* The child has been made, or will not be. */
 static bool fork_over(void *arg)
 {
-	struct fork_call *call = arg;
+	struct fork_wait *w = arg;
 
-	return atomic_load(&call->done) || fork_made(G.fork_page, call->ticket);
+	return atomic_load(&w->call->done) || fork_made(G.fork_page, w->call->ticket) ||
+	       caller_gone(w);
 }
 
 /* Until the call has copied everything; applies what events come meanwhile. A child that only we can
@@ -214,10 +247,11 @@ static void await_fork(struct fork_call *call, pid_t tid)
 	struct pswap *ps = &G.ps;
 	struct ps_ctx *ctx = control_ctx();
 	bool ours = ps->caps.event_fork;
+	struct fork_wait w = { .call = call, .tid = tid, .looked_ns = ps_now_ns() };
 	int uffd;
 
 	while (atomic_load(&G.mode) == MODE_ARMED &&
-	       (uffd = event_await_fork(ctx, tid, fork_over, call)) >= 0) {
+	       (uffd = event_await_fork(ctx, tid, fork_over, &w)) >= 0) {
 		/* The first is taken for this fork's; another is of one that no hook saw. */
 		if (G.fork_foreign || !ours)
 			fork_foreign(&ps->mm, uffd);
@@ -227,7 +261,7 @@ static void await_fork(struct fork_call *call, pid_t tid)
 			sys_close(uffd);
 		ours = false;
 	}
-	while (!fork_over(call))
+	while (!fork_over(&w))
 		sys_sleep_ns(20000);
 	/* Faults that came meanwhile: those threads fault again. */
 	while (ctx->nr_deferred) {
@@ -313,6 +347,12 @@ static void serve_request(struct request *r)
 		break;
 	case REQ_PIN:
 		ret = adopt_pin(control_ctx(), r->a, r->b);
+		break;
+	case REQ_REPLACED:
+		adopt_replaced(r->a);
+		break;
+	case REQ_VMA_END:
+		ret = vma_end(r->a);
 		break;
 	case REQ_OWN_UFFD:
 		own_userfaultfd();

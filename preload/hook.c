@@ -8,6 +8,7 @@
  * around fork and exec.
  */
 #include <linux/sched.h>
+#include <sys/shm.h>
 
 #include "hook.h"
 #include "hook_int.h"
@@ -280,6 +281,46 @@ static long on_munmap(const long a[6])
 	return ret;
 }
 
+/*
+ * Since 6.17 the kernel moves several mappings in one call, mapping by mapping, and up to the first that
+ * cannot be moved; but none that has a userfaultfd.  So the steps are made here.
+ */
+static long on_mremap(const long a[6]);
+
+static bool moves_many(const long a[6], u64 len)
+{
+	return mode() == MODE_ARMED && G.kernel >= KERNEL(6, 17) && len && len == pages(a[2]) &&
+	       (int)a[3] == (MREMAP_MAYMOVE | MREMAP_FIXED) &&
+	       !((a[0] | a[4]) & (PAGE_SIZE - 1)) &&
+	       ((u64)a[4] + len <= (u64)a[0] || (u64)a[0] + len <= (u64)a[4]);
+}
+
+/* 0: it is one mapping, or not mapped at its start: the kernel's own business. */
+static long move_many(const long a[6], u64 len)
+{
+	u64 at = (u64)a[0], end = at + len;
+	long next = ask(REQ_VMA_END, at, 0, 0, 0), ret = 0;
+
+	if (next <= 0 || (u64)next >= end)
+		return 0;
+	while (at < end && next) {
+		u64 stop = MIN(next > 0 ? (u64)next : (u64)-next, end);
+
+		if (next > 0) {
+			const long b[6] = { (long)at, (long)(stop - at), (long)(stop - at), a[3],
+					    a[4] + (long)(at - (u64)a[0]), 0 };
+
+			ret = on_mremap(b);
+			if (sys_is_err(ret))
+				return ret;
+		}
+		at = stop;
+		if (at < end)
+			next = ask(REQ_VMA_END, at, 0, 0, 0);
+	}
+	return a[4];
+}
+
 static long on_mremap(const long a[6])
 {
 	u64 old_len = pages(a[1]), new_len = pages(a[2]);
@@ -296,6 +337,11 @@ static long on_mremap(const long a[6])
 		const long b[6] = { a[0], (long)new_len, (long)new_len, a[3], a[4], 0 };
 
 		return on_mremap(b);
+	}
+	if (moves_many(a, old_len)) {
+		ret = move_many(a, old_len);
+		if (ret)
+			return ret;
 	}
 	/* Pages are on their way between two places: nothing may be taken out of either. */
 	if (mode() == MODE_ARMED && old_len)
@@ -428,6 +474,16 @@ static long on_mlock(long nr, const long a[6])
 	return call(nr, a);
 }
 
+/* What SHM_REMAP replaces goes without an event. */
+static long on_shmat(const long a[6])
+{
+	long ret = call(SYS_shmat, a);
+
+	if (!sys_is_err(ret) && ((int)a[2] & SHM_REMAP) && mode() == MODE_ARMED)
+		ask(REQ_REPLACED, (u64)ret, 0, 0, 0);
+	return ret;
+}
+
 /* The engine shares our memory, so the kernel takes us for more than one thread; for a process with
  * a single one these flags mean nothing. */
 static long on_unshare(const long a[6])
@@ -470,6 +526,8 @@ long hook_vm(long nr, const long a[6], int site)
 		return on_mlock(nr, a);
 	case SYS_unshare:
 		return on_unshare(a);
+	case SYS_shmat:
+		return on_shmat(a);
 	}
 	return call(nr, a);
 }

@@ -27,6 +27,7 @@ const u8 patch_kind[PATCH_NR_MAX] = {
 	[SYS_mlock2] = VM,
 	[SYS_pkey_mprotect] = VM,
 	[SYS_unshare] = VM,
+	[SYS_shmat] = VM,
 	[440] = VM, /* process_madvise */
 	[SYS_clone] = PRE,
 	[SYS_fork] = PRE,

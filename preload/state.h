@@ -81,6 +81,8 @@ enum request_op {
 	REQ_FLAGS,    /* [a, b): set c, clear d */
 	REQ_PIN,      /* [a, b): bring in and keep */
 	REQ_FORK,     /* a: flags, b: fork_calls[b]; everything quiet until it is made */
+	REQ_REPLACED, /* the mapping at a took the place of others without an event */
+	REQ_VMA_END,  /* end of the mapping at a, or minus the start of the next one, or 0 */
 	REQ_OWN_UFFD, /* the program uses userfaultfd itself */
 	REQ_THREADS,  /* how many threads the program has */
 	REQ_UNBIND,   /* what follows must not see a thread bound to one CPU (handoff.c) */
@@ -175,6 +177,7 @@ struct preload {
 	_Atomic u32 ready; /* futex: 1 up, 2 failed */
 	_Atomic u32 peers;     /* processes that share the program's memory were made */
 	_Atomic u32 exec_seen; /* an execve is being made */
+	_Atomic u32 ended;     /* the program has, all its threads */
 	_Atomic u32 quit; /* the engine ends because the program has ended or become another */
 	pid_t engine_pid;
 	int error;
@@ -215,6 +218,7 @@ void adopt_all(struct ps_ctx *ctx);	   /* arm */
 unsigned adopt_more(struct ps_ctx *ctx);	   /* mappings that no hook saw; how many were new */
 void adopt_rescan(struct ps_ctx *ctx);	   /* what became resident behind our back */
 int adopt_reregister(void);		   /* in a fork's child: all regions with the new uffd */
+void adopt_replaced(u64 addr);		   /* the mapping at addr has taken the place of others unseen */
 void adopt_guards(struct ps_ctx *ctx, u64 start, u64 end); /* gate held exclusively */
 int adopt_pin(struct ps_ctx *ctx, u64 start, u64 end);
 

@@ -238,6 +238,7 @@ void watch_program(struct ps_ctx *ctx)
 		if (sys_call4(SYS_ppoll, &p, 1, NULL, NULL) == 1) {
 			while (peer_left())
 				sys_sleep_ns(PEER_NS);
+			atomic_store(&G.ended, 1);
 			program_gone();
 		}
 }

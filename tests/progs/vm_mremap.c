@@ -319,6 +319,37 @@ static void concurrent(void)
 	munmap(q, n);
 }
 
+/* Mappings with different protection, and a hole, in one call: Linux 6.17 and newer. */
+static void many(void)
+{
+	size_t n = 2 * PT_MIB;
+	char *p = pt_map_huge_aligned(5 * n), *q = pt_map_huge_aligned(5 * n), *r;
+
+	pt_fill(p, 5 * n, 1);
+	CHECK(mprotect(p + n, n, PROT_READ) == 0);
+	CHECK(munmap(p + 3 * n, n) == 0);
+	pt_press();
+	r = pt_mremap(way, p, 5 * n, 5 * n, MREMAP_MAYMOVE | MREMAP_FIXED, q);
+	if (r == q) {
+		for (size_t i = 0; i < 5; i++)
+			if (i != 3)
+				pt_verify_at(q + i * n, n, 1, i * n / PT_PAGE);
+		pt_fill(q, n, 2);
+		pt_press();
+		pt_verify(q, n, 2);
+		CHECK(mprotect(q + n, n, PROT_READ | PROT_WRITE) == 0);
+		pt_fill(q + n, n, 3);
+		CHECK(munmap(q, 5 * n) == 0);
+	} else {
+		CHECK(r == MAP_FAILED && errno == EFAULT);
+		pt_verify(p, 3 * n, 1);
+		CHECK(munmap(p, 5 * n) == 0 && munmap(q, 5 * n) == 0);
+	}
+	/* Of an instruction of its own nothing is seen, and the kernel refuses. */
+	if (way != PT_ASM)
+		printf("many mappings at once: %s\n", r == q ? "moved" : "refused");
+}
+
 int main(int argc, char **argv)
 {
 	way = argc < 2 || !strcmp(argv[1], "libc") ? PT_LIBC
@@ -340,6 +371,7 @@ int main(int argc, char **argv)
 	RUN(errors);
 	RUN(merged);
 	RUN(merged_often);
+	RUN(many);
 	RUN(by_realloc);
 	RUN(concurrent);
 	return 0;
