@@ -90,6 +90,7 @@ void fork_child_state(void)
 		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	memset(G.fork_calls, 0, sizeof(G.fork_calls));
 	atomic_store(&G.fork_lock, 0);
+	G.old_engine = 0;
 	G.generation++;
 	G.pid = (pid_t)sys_getpid();
 	swapped = relaxed_load(&G.member->swapped_pages);

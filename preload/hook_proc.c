@@ -249,6 +249,8 @@ int hook_pre(long nr, const long a[6], int site)
 	case SYS_prctl:
 		if ((int)a[0] == PR_SET_SECCOMP)
 			on_seccomp();
+		if ((int)a[0] == PR_SET_CHILD_SUBREAPER && a[1])
+			proc_note_reaper();
 		break;
 	case SYS_seccomp:
 		on_seccomp();

@@ -156,6 +156,8 @@ void member_enter(void)
 				continue;
 			if (!atomic_compare_exchange_strong(&m->pid, &old, pid))
 				continue;
+			if (own)
+				G.old_engine = (pid_t)relaxed_load(&m->engine_pid);
 			if (old) {
 				fold(shm, m);
 				memset((char *)m + sizeof(m->pid), 0,
@@ -256,6 +258,7 @@ __attribute__((constructor)) static void preload_init(int argc, char **argv, cha
 {
 	struct hook_report report;
 	const char *why;
+	int reaper = 0;
 
 	(void)argc, (void)argv;
 	ps_log_to(preload_log);
@@ -266,6 +269,9 @@ __attribute__((constructor)) static void preload_init(int argc, char **argv, cha
 		return;
 	}
 	member_enter();
+	/* It survives exec. */
+	if (sys_call2(SYS_prctl, 37 /* PR_GET_CHILD_SUBREAPER */, &reaper) == 0 && reaper)
+		proc_note_reaper();
 	atomic_store(&G.mode, MODE_COUNTING);
 	G.cpus = count_cpus();
 	G.kernel = kernel_version();

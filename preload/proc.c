@@ -93,6 +93,7 @@ static void engine_entry(void *arg)
 	lift_limits();
 	sys_call0(SYS_setsid);
 	sys_call1(SYS_chdir, "/");
+	sys_call2(SYS_prctl, 15 /* PR_SET_NAME */, "pswap-engine");
 	control_main(restart);
 	sys_call1(SYS_exit_group, 0);
 }
@@ -110,9 +111,39 @@ static void between_entry(void *arg)
 	G.engine_pid = (pid_t)pid;
 }
 
-int proc_start(bool restart)
+void proc_note_reaper(void)
+{
+	G.has_reaper = true;
+	if (G.shm)
+		relaxed_store(&G.shm->has_reaper, 1);
+}
+
+/*
+ * Whose child the engine becomes (docs/decisions/002).  Orphaned, it goes to process 1, and nobody
+ * notices.  But where a process of the tree adopts orphans it would be the child of that one, with
+ * SIGCHLD: wait() would find it.  There it stays a child of the program, without a signal: only
+ * wait with __WALL or __WCLONE finds it.
+ */
+static long make_engine(bool restart, bool *child)
 {
 	static _Alignas(64) char between_stack[4096];
+	void *arg = restart ? &G : NULL;
+	long pid;
+
+	*child = G.has_reaper || (G.shm && relaxed_load(&G.shm->has_reaper));
+	if (*child)
+		return raw_clone(CLONE_VM | CLONE_UNTRACED, control_stack + CONTROL_STACK,
+				 engine_entry, arg, NULL);
+	pid = raw_clone(CLONE_VM | CLONE_UNTRACED, between_stack + sizeof(between_stack),
+			between_entry, arg, NULL);
+	if (pid > 0 && sys_call4(SYS_wait4, pid, NULL, __WALL, NULL) == pid)
+		pid = G.engine_pid;
+	return pid;
+}
+
+int proc_start(bool restart)
+{
+	bool child;
 	long pid;
 
 	G.step = "process";
@@ -120,10 +151,12 @@ int proc_start(bool restart)
 	atomic_store(&G.quit, 0);
 	atomic_store(&G.exec_seen, 0);
 	G.pid = (pid_t)sys_getpid();
-	pid = raw_clone(CLONE_VM | CLONE_UNTRACED, between_stack + sizeof(between_stack),
-			between_entry, restart ? &G : NULL, NULL);
-	if (pid > 0 && sys_call4(SYS_wait4, pid, NULL, __WALL, NULL) == pid)
-		pid = G.engine_pid;
+	if (G.pid == 1)
+		proc_note_reaper();
+	if (G.old_engine)
+		sys_call4(SYS_wait4, G.old_engine, NULL, WNOHANG | __WCLONE, NULL);
+	G.old_engine = 0;
+	pid = make_engine(restart, &child);
 	if (pid <= 0) {
 		G.error = pid ? (int)-pid : ECHILD;
 		return -G.error;
@@ -134,12 +167,17 @@ int proc_start(bool restart)
 		sys_call4(SYS_futex, &G.ready, FUTEX_WAIT_PRIVATE, 0, &ts);
 		/* Killed before it could say anything? */
 		if (atomic_load(&G.ready) == 0 &&
-		    sys_call2(SYS_kill, pid, 0) == -ESRCH) {
+		    (child ? sys_call4(SYS_wait4, pid, NULL, WNOHANG | __WALL, NULL) == pid :
+			     sys_call2(SYS_kill, pid, 0) == -ESRCH)) {
 			G.error = ESRCH;
 			return -ESRCH;
 		}
 	}
-	return atomic_load(&G.ready) == 1 ? 0 : -G.error;
+	if (atomic_load(&G.ready) == 1)
+		return 0;
+	if (child)
+		sys_call4(SYS_wait4, pid, NULL, __WALL, NULL);
+	return -G.error;
 }
 
 static void thread_entry(void *arg)

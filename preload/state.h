@@ -180,6 +180,8 @@ struct preload {
 	_Atomic u32 ended;     /* the program has, all its threads */
 	_Atomic u32 quit; /* the engine ends because the program has ended or become another */
 	pid_t engine_pid;
+	pid_t old_engine; /* of the program before exec: perhaps a zombie child of ours */
+	bool has_reaper;  /* when there is no shared area: see ps_shm */
 	int error;
 	const char *step; /* of starting it, for the message */
 	char why[200];
@@ -191,6 +193,8 @@ extern struct preload G;
 /* proc.c: starts the engine process and waits until it is up (restart: in a fork's child, keeping
  * the memory state). All signals blocked. 0 or -errno. Safe in any state of the program. */
 int proc_start(bool restart);
+/* A process of the tree adopts orphans from now on. */
+void proc_note_reaper(void);
 int proc_spawn(struct pswap *ps, void (*fn)(struct ps_ctx *), struct ps_ctx *ctx);
 /* clone() to fn(arg) on a new stack; nothing of libc. */
 long raw_clone(unsigned long flags, void *stack_top, void (*fn)(void *), void *arg, void *tls);

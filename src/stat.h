@@ -101,6 +101,7 @@ struct ps_shm {
 	u32 count;	 /* enum ps_count */
 	u32 per_process; /* limit is of each process */
 	u32 verbose;
+	_Atomic u32 has_reaper; /* a member adopts orphans: PR_SET_CHILD_SUBREAPER, or process 1 */
 	u32 pid_ns;		/* of `pswap run` */
 	_Atomic u64 others_bytes; /* of processes of the tree that are no members */
 	_Atomic u32 epoch; /* members that ended: who shared pages with them counts more now */

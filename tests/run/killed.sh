@@ -30,6 +30,16 @@ start() {
 	read -r _ P C1 C2 <"$TMP/out" || fail "$1: not ready: $(cat "$TMP/err")"
 }
 
+# What a failure leaves must not run on.
+cleanup_all() {
+	local p
+	for p in $(ours); do
+		kill -9 "$p" 2>/dev/null
+	done
+	cleanup
+}
+trap cleanup_all EXIT
+
 # All gone, within seconds, and nothing in the store's directory.
 gone() {
 	for _ in $(seq 50); do
