@@ -159,6 +159,12 @@ void start_engine(void)
 	restore_signals(old);
 }
 
+/* What other members leave of the limit, as the engine saw it last. */
+static s64 share(void)
+{
+	return relaxed_load(&G.ps.limit_now) ? (s64)relaxed_load(&G.ps.limit_now) : (s64)G.limit;
+}
+
 /* Memory may have grown by n bytes. */
 static void grown(s64 n)
 {
@@ -170,9 +176,9 @@ static void grown(s64 n)
 	/* The engine looks rarely while memory cannot have grown much, and takes over at once when it
 	 * could have grown past the limit. */
 	if (n > 0 && mode() == MODE_ENGINE && !relaxed_load(&G.no_adopt)) {
-		s64 near = (s64)G.limit / 2 - (s64)MiB(2);
+		s64 near = share() / 2 - (s64)MiB(2);
 
-		if (now > (s64)G.limit)
+		if (now > share())
 			ask(REQ_ADD, 0, 0, 0, 0);
 		else if (now > near && now - n <= near)
 			ask(REQ_NONE, 0, 0, 0, 0);
@@ -261,8 +267,7 @@ static long on_mmap(const long a[6], int site)
 	grown(len);
 	/* A mapping that could pass the limit in one go is gated from the start. */
 	if (mode() == MODE_ARMED ||
-	    (mode() == MODE_ENGINE && len >= G.limit / 8 &&
-	     relaxed_load(&G.vm_bytes) > (s64)G.limit))
+	    (mode() == MODE_ENGINE && len >= G.limit / 8 && relaxed_load(&G.vm_bytes) > share()))
 		ask(REQ_ADD, ret, ret + len,
 		    flags & MAP_LOCKED ? REGION_LOCKED :
 		    flags & MAP_POPULATE ? 0 : REGION_FRESH, 0);

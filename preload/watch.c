@@ -212,6 +212,9 @@ bool peer_left(void)
 
 void program_gone(void)
 {
+	/* After an exec the slot is the new program's. */
+	if (relaxed_load(&G.member->engine_pid) != (u32)G.engine_pid)
+		G.ps.stat = &G.own_member;
 	if (G.children && G.shm)
 		wait_for_children();
 	handoff_end(&G.ps, 0);
