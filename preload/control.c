@@ -307,7 +307,7 @@ static void quiet_for_fork(struct request *r)
 	if (atomic_load(&call->done) != 2 && !G.fork_foreign) {
 		G.children++;
 		/* A file may be empty for us, and be closed, before the child has it. */
-		relaxed_store(&ps->files_held, G.shm != NULL);
+		relaxed_store(&ps->files_held, 1);
 	}
 	stat_inc(ps->stat, forks);
 	ps_rwlock_write_unlock(&ps->freeze);
@@ -473,7 +473,7 @@ static void loop(void)
 		serve_bells(MIN(sleep, BELL_POLL_NS));
 		now = ps_now_ns();
 		if (relaxed_load(&G.ps.files_held) &&
-		    relaxed_load(&G.member->forks_settled) >= G.children)
+		    relaxed_load(&G.fork_page->settled) >= G.children)
 			relaxed_store(&G.ps.files_held, 0);
 		if (exec_checks || now - checked > (u64)CHECK_NS) {
 			checked = now;
@@ -617,8 +617,7 @@ static int start(bool restart)
 		G.step = "stores";
 		ret = take_store_fds();
 	}
-	if (restart && G.parent_member)
-		relaxed_add(&G.parent_member->forks_settled, 1);
+	fork_settled(true);
 	if (ret == 0 && restart) {
 		G.step = "register";
 		ret = adopt_reregister();

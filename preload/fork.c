@@ -77,6 +77,30 @@ static void apply_fork_advice(struct ps_mm *mm)
 	}
 }
 
+static void own_page(void)
+{
+	struct fork_page *p = sys_mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (G.parent_page)
+		sys_munmap(G.parent_page, PAGE_SIZE);
+	G.parent_page = NULL;
+	if (sys_is_err((long)p))
+		return; /* shared, then: tickets are not given twice */
+	G.parent_page = G.fork_page;
+	G.fork_page = p;
+}
+
+/* Our parent's engine may close what it has; unless it does not know of us. */
+void fork_settled(bool known)
+{
+	if (!G.parent_page)
+		return;
+	relaxed_add(&G.parent_page->settled, known);
+	sys_munmap(G.parent_page, PAGE_SIZE);
+	G.parent_page = NULL;
+}
+
 void fork_child_state(void)
 {
 	struct pswap *ps = &G.ps;
@@ -86,18 +110,19 @@ void fork_child_state(void)
 
 	/* First of all, as our parent's engine waits for it. Then a page of our own. */
 	atomic_store(&G.fork_page->made[G.fork_ticket / 2 % FORK_MARKS], G.fork_ticket);
-	sys_mmap(G.fork_page, PAGE_SIZE, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	own_page();
 	memset(G.fork_calls, 0, sizeof(G.fork_calls));
 	atomic_store(&G.fork_lock, 0);
 	G.old_engine = 0;
 	G.generation++;
 	G.pid = (pid_t)sys_getpid();
 	swapped = relaxed_load(&G.member->swapped_pages);
-	before = G.parent_member = G.member;
+	before = G.member;
 	G.children = 0;
 	member_enter();
 	ps->stat = G.member;
+	if (!G.fork_engine || G.fork_foreign)
+		fork_settled(false);
 	if (!G.fork_engine) {
 		if (was == MODE_STARTING)
 			atomic_store(&G.mode, MODE_COUNTING);

@@ -66,6 +66,7 @@ struct fork_call {
 
 struct fork_page {
 	_Atomic u32 next; /* ticket; odd ones are of vforks */
+	_Atomic u32 settled; /* children that need nothing of this one's engine any more */
 	_Atomic u32 made[FORK_MARKS];
 };
 
@@ -160,6 +161,7 @@ struct preload {
 	/* fork */
 	_Atomic u32 fork_lock; /* ticket of who forks or starts the engine; 0: nobody */
 	struct fork_page *fork_page;
+	struct fork_page *parent_page; /* until we are settled; or NULL */
 	struct fork_call fork_calls[MAX_FORK_CALLS];
 	u32 fork_ticket;	/* of the last one: in the child, its own */
 	u64 fork_mask;		/* signal mask of the forking thread; for the child */
@@ -168,7 +170,6 @@ struct preload {
 	int nr_store_fds[PS_MAX_STORES];
 	int store_dir_fd[PS_MAX_STORES];
 	pid_t parent_engine;
-	struct ps_member *parent_member;
 	u32 children; /* forks whose child takes descriptors from our engine */
 	int parent_proc_fd;
 	bool fork_foreign;	/* the child cannot have an engine of its own: ours serves it */
@@ -228,6 +229,7 @@ int adopt_pin(struct ps_ctx *ctx, u64 start, u64 end);
 
 /* fork.c */
 void fork_child_state(void);
+void fork_settled(bool known);
 void fork_foreign(struct ps_mm *parent, int uffd);
 bool fork_reap_foreign(struct pswap *ps);  /* ends served children that are gone; true: some are left */
 

@@ -191,7 +191,7 @@ static void wait_for_children(void)
 {
 	ps_rwlock_read_lock(&G.ps.freeze);
 	ps_rwlock_read_unlock(&G.ps.freeze);
-	for (int i = 0; i < 5000 && relaxed_load(&G.member->forks_settled) < G.children; i++)
+	for (int i = 0; i < 5000 && relaxed_load(&G.fork_page->settled) < G.children; i++)
 		sys_sleep_ns(1000000);
 }
 
@@ -215,7 +215,7 @@ void program_gone(void)
 	/* After an exec the slot is the new program's. */
 	if (relaxed_load(&G.member->engine_pid) != (u32)G.engine_pid)
 		G.ps.stat = &G.own_member;
-	if (G.children && G.shm)
+	if (G.children)
 		wait_for_children();
 	handoff_end(&G.ps, 0);
 	if (G.ps.foreign) {

@@ -60,6 +60,19 @@ static void sample_stores(struct pswap *ps)
 	relaxed_store(&ps->stat->owner_lookups, relaxed_load(&ps->swap.owner_lookups));
 }
 
+/* Ended, and nobody has said so yet: its engine may not have had a CPU since. */
+static bool is_gone(struct pswap *ps, struct ps_member *m)
+{
+	u32 state = relaxed_load(&m->state);
+
+	if (relaxed_load(&m->pid_ns) != relaxed_load(&ps->stat->pid_ns) ||
+	    sys_call2(SYS_kill, relaxed_load(&m->pid), 0) != -ESRCH)
+		return false;
+	if (atomic_compare_exchange_strong(&m->state, &state, PS_MEMBER_ENDED))
+		relaxed_add(&ps->shm->epoch, 1);
+	return true;
+}
+
 /* What the other living members of the tree use is not ours to use. Our share never falls below a
  * floor that lets us go on. */
 static void share_of_tree(struct pswap *ps)
@@ -79,6 +92,8 @@ static void share_of_tree(struct pswap *ps)
 
 		if (m == ps->stat || relaxed_load(&m->pid) == 0 ||
 		    relaxed_load(&m->state) == PS_MEMBER_ENDED)
+			continue;
+		if (others + relaxed_load(&m->footprint_bytes) > limit && is_gone(ps, m))
 			continue;
 		others += relaxed_load(&m->footprint_bytes);
 		if (relaxed_load(&m->footprint_bytes) > MiB(4))

@@ -51,7 +51,6 @@ struct ps_member {
 	_Atomic u32 pid_ns;    /* inode of its pid namespace; 0: not known */
 	_Atomic u32 outer_pid; /* as `pswap run` sees it, if that is another namespace's; 0: not known */
 	_Atomic u32 state; /* enum ps_member_state */
-	_Atomic u32 forks_settled; /* children that need nothing of this one's engine any more */
 	_Atomic u32 engine_pid, guard_pid; /* processes that share this one's memory */
 	_Atomic u64 starttime; /* field 22 of /proc/PID/stat, to tell pids apart */
 	_Atomic u32 swapoff; /* enum ps_swapoff, written by `pswap swapoff` and by the engine */
