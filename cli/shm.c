@@ -233,6 +233,8 @@ void shm_drain_log(struct ps_shm *shm, u32 *tail)
 {
 	/* A writer that dies between taking a line and finishing it must not hold up the others. */
 	static u32 stuck_at, stuck_times;
+	static char said[PS_LOG_LEN + 1]; /* the last line printed */
+	static size_t said_len;
 	u32 head = atomic_load_explicit(&shm->log_head, memory_order_acquire);
 
 	if (head - *tail > PS_LOG_LINES) {
@@ -260,6 +262,11 @@ void shm_drain_log(struct ps_shm *shm, u32 *tail)
 		while (n && (text[n - 1] == '\n' || !text[n - 1]))
 			n--;
 		text[n++] = '\n';
+		/* Many processes may have the same to say. */
+		if (n == said_len && !memcmp(text, said, n))
+			continue;
+		memcpy(said, text, n);
+		said_len = n;
 		if (write(STDERR_FILENO, text, n) < 0)
 			return;
 	}

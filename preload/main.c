@@ -48,6 +48,9 @@ void preload_log(const char *line, size_t len)
 	}
 	ticket = relaxed_add(&shm->log_head, 1);
 	len = MIN(len, (size_t)PS_LOG_LEN);
+	/* Whoever still reads what was here notices. */
+	atomic_store_explicit(&shm->log[ticket % PS_LOG_LINES].seq, ticket, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
 	memcpy(shm->log[ticket % PS_LOG_LINES].text, line, len);
 	shm->log[ticket % PS_LOG_LINES].len = (u32)len;
 	atomic_store_explicit(&shm->log[ticket % PS_LOG_LINES].seq, ticket + 1,

@@ -108,8 +108,8 @@ struct ps_shm {
 	_Atomic u64 peak_footprint_bytes; /* largest sum seen by any member or the parent */
 	_Atomic u64 peak_pool_bytes;
 	/* Lines for standard error, written by engines (which have no descriptors of the program) and
-	 * printed by `pswap run`.  A writer takes ticket = log_head++, fills the line, then sets
-	 * its seq to ticket + 1. */
+	 * printed by `pswap run`.  A writer takes ticket = log_head++, sets the line's seq to ticket, fills
+	 * it, then sets seq to ticket + 1. */
 	_Atomic u32 log_head;
 	struct {
 		_Atomic u32 seq;
