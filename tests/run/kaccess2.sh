@@ -1,0 +1,12 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# More ways in which the kernel reads and writes swapped memory.
+# timeout: 300
+. "$(dirname "$0")/lib.sh"
+need_pswap
+PRESS=36
+for how in ${HOW:-vec msgs zerocopy futex2 pimutex aio structs settid exec ptrace local uctx devs}; do
+	both 40M kaccess2 $how
+done
+[ -n "${HOW:-}" ] || BEFORE="export GLIBC_TUNABLES=glibc.pthread.rseq=0" both 40M kaccess2 rseq
+finish
