@@ -101,9 +101,11 @@ static void share_of_tree(struct pswap *ps)
 	}
 	stat_peak(&shm->peak_footprint_bytes, others + relaxed_load(&ps->stat->footprint_bytes));
 	floor = MAX(limit / (4 * (alive + 1)), MIN(MiB(8), limit / 2));
-	/* Pages shared after a fork become one's own by a mere write, which asks nobody: room for a part. */
+	/* Pages shared after a fork become one's own by a mere write, which asks nobody: room for a part. Not
+	 * for so many that both sides begin to page out, because that takes copies too. */
 	if (relaxed_load(&ps->forked))
-		others += MIN((u64)MAX(relaxed_load(&ps->shared_discount), 0) / 2, limit / 8);
+		others += MIN((u64)MAX(relaxed_load(&ps->shared_discount), 0) / 2,
+			      MIN(limit / 8, MiB(8)));
 	relaxed_store(&ps->limit_now, others + floor > limit ? floor : limit - others);
 }
 
