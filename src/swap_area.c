@@ -23,7 +23,7 @@ static void area_destroy(struct swap_info *si)
 		arena_free(si->clusters[c].cont, SWAP_CONT_BYTES);
 	arena_unmap(si->swap_map, si->nr_slots);
 	arena_unmap(si->clusters, si->nr_clusters * sizeof(si->clusters[0]));
-	arena_unmap(relaxed_load(&si->owner), si->nr_slots * sizeof(u16));
+	arena_unmap(si->owner_table, si->nr_slots * sizeof(u16));
 	arena_free(si, sizeof(*si));
 }
 
@@ -79,17 +79,18 @@ struct store *swap_store(struct swapfile *sf, swp_entry_t e)
 
 int swap_area_enable_groups(struct swap_info *si)
 {
-	u16 *table, *none = NULL;
+	int ret = 0;
 
-	if (relaxed_load(&si->owner))
-		return 0;
-	table = map_table(si->nr_slots * sizeof(u16));
-	if (!table)
-		return -ENOMEM;
+	ps_mutex_lock(&si->lock);
+	if (!si->owner_table)
+		si->owner_table = map_table(si->nr_slots * sizeof(u16));
 	/* Slots used so far are of group 0, as the zeroed table says. */
-	if (!atomic_compare_exchange_strong(&si->owner, &none, table))
-		arena_unmap(table, si->nr_slots * sizeof(u16));
-	return 0;
+	if (si->owner_table)
+		atomic_store_explicit(&si->owner, si->owner_table, memory_order_release);
+	else
+		ret = -ENOMEM;
+	ps_mutex_unlock(&si->lock);
+	return ret;
 }
 
 int swapfile_enable_groups(struct swapfile *sf)
@@ -102,6 +103,75 @@ int swapfile_enable_groups(struct swapfile *sf)
 	}
 	relaxed_store(&sf->groups, true);
 	return 0;
+}
+
+void swapfile_disable_groups(struct swapfile *sf)
+{
+	relaxed_store(&sf->groups, false);
+	for (unsigned i = 0; i < sf->nr_areas; i++) {
+		struct swap_info *si = sf->areas[i];
+
+		if (!relaxed_load(&si->owner))
+			continue;
+		atomic_store(&si->owner, NULL);
+		/* The mapping stays: who has the pointer still reads, and at most writes, group 0. */
+		sys_madvise(si->owner_table, ALIGN_UP(si->nr_slots * sizeof(u16), PAGE_SIZE),
+			    MADV_DONTNEED);
+	}
+}
+
+unsigned swap_group_change(struct swapfile *sf, swp_entry_t e, unsigned nr, u16 from, u16 to)
+{
+	struct swap_info *si = swap_entry_area(sf, e, nr);
+	u16 *owner = si ? atomic_load_explicit(&si->owner, memory_order_acquire) : NULL;
+	struct swap_cluster_info *ci;
+	unsigned n = 0;
+
+	if (!owner)
+		return 0;
+	ci = swap_cluster(si, swp_offset(e));
+	owner += swp_offset(e);
+	/* Who frees a slot meanwhile takes it off the group that it is of. */
+	ps_mutex_lock(&ci->lock);
+	for (unsigned i = 0; i < nr; i++) {
+		if (!si->swap_map[swp_offset(e) + i] ||
+		    __atomic_load_n(&owner[i], __ATOMIC_RELAXED) != from)
+			continue;
+		__atomic_store_n(&owner[i], to, __ATOMIC_RELAXED);
+		n++;
+	}
+	ps_mutex_unlock(&ci->lock);
+	relaxed_add(&sf->owner_lookups, nr);
+	return n;
+}
+
+u64 swap_group_replace(struct swapfile *sf, u16 from, u16 to)
+{
+	u64 n = 0, touched;
+
+	for (unsigned i = 0; i < sf->nr_areas; i++) {
+		struct swap_info *si = sf->areas[i];
+
+		ps_mutex_lock(&si->lock);
+		touched = si->nr_touched;
+		ps_mutex_unlock(&si->lock);
+		for (u64 c = 0; c < touched; c++)
+			n += swap_group_change(sf, swp_entry(i, c * SWAPFILE_CLUSTER),
+					       SWAPFILE_CLUSTER, from, to);
+	}
+	return n;
+}
+
+void swap_group_count(struct swapfile *sf, s64 *n, unsigned nr)
+{
+	for (unsigned i = 0; i < sf->nr_areas; i++) {
+		struct swap_info *si = sf->areas[i];
+		u16 *owner = relaxed_load(&si->owner);
+
+		for (u64 s = 0; owner && s < si->nr_touched * SWAPFILE_CLUSTER; s++)
+			if (si->swap_map[s] && owner[s] < nr)
+				n[owner[s]]++;
+	}
 }
 
 void swap_group_record(struct swapfile *sf, swp_entry_t e, unsigned nr, u16 group)
@@ -136,6 +206,7 @@ void swapfile_stat(struct swapfile *sf, struct swapfile_stat *st)
 		.entry_frees = relaxed_load(&sf->entry_frees),
 		.bad_frees = relaxed_load(&sf->bad_frees),
 		.owner_lookups = relaxed_load(&sf->owner_lookups),
+		.split_batches = relaxed_load(&sf->split_batches),
 	};
 	for (unsigned i = 0; i < sf->nr_areas; i++) {
 		struct swap_info *si = sf->areas[i];

@@ -215,6 +215,8 @@ static void swap_uncharge(struct swapfile *sf, struct swap_info *si, u64 slot, u
 	}
 	memset(owner, 0, nr * sizeof(*owner));
 	relaxed_add(&sf->owner_lookups, lookups);
+	if (unlikely(lookups > 1))
+		relaxed_add(&sf->split_batches, 1);
 }
 
 /* Frees nr slots that are cache only; whoever owned their data is the caller. Cluster locked. */
@@ -497,27 +499,41 @@ void free_swap_and_cache_nr(struct swapfile *sf, swp_entry_t e, unsigned nr)
 	}
 }
 
+/* How many of nr slots, from the first on, have one owner: a batch is uncharged once. */
+static unsigned owner_run(struct swapfile *sf, struct swap_info *si, u64 slot, unsigned nr)
+{
+	u16 *owner = atomic_load_explicit(&si->owner, memory_order_acquire);
+	unsigned same = 1;
+
+	if (likely(!owner))
+		return nr;
+	while (same < nr && __atomic_load_n(&owner[slot + same], __ATOMIC_RELAXED) ==
+				    __atomic_load_n(&owner[slot], __ATOMIC_RELAXED))
+		same++;
+	relaxed_add(&sf->owner_lookups, MIN(same + 1, nr));
+	return same;
+}
+
 unsigned swap_entry_batch(struct swapfile *sf, const swp_entry_t *ents, unsigned nr)
 {
 	u64 slot = swp_offset(ents[0]);
 	struct swap_info *si = swap_entry_area(sf, ents[0], 1);
 	unsigned max = MIN(nr, SWAPFILE_CLUSTER - (unsigned)(slot % SWAPFILE_CLUSTER)), n = 1;
-	u16 *owner = si ? atomic_load_explicit(&si->owner, memory_order_acquire) : NULL;
 
 	if (unlikely(!si))
 		return 1;
 	/* Consecutive values in one cluster are consecutive slots of one area. */
 	while (n < max && ents[n].val == ents[0].val + n)
 		n++;
-	if (owner) {
-		unsigned same = 1;
+	return owner_run(sf, si, slot, n);
+}
 
-		/* A batch is uncharged once, so it must have one owner. */
-		while (same < n && __atomic_load_n(&owner[slot + same], __ATOMIC_RELAXED) ==
-					   __atomic_load_n(&owner[slot], __ATOMIC_RELAXED))
-			same++;
-		relaxed_add(&sf->owner_lookups, MIN(same + 1, n));
-		n = same;
+void swap_free_runs(struct swapfile *sf, swp_entry_t e, unsigned nr)
+{
+	struct swap_info *si = swap_entry_area(sf, e, nr);
+
+	for (unsigned n; nr; e.val += n, nr -= n) {
+		n = likely(si) ? owner_run(sf, si, swp_offset(e), nr) : nr;
+		free_swap_and_cache_nr(sf, e, n);
 	}
-	return n;
 }

@@ -50,6 +50,7 @@ struct swapfile_stat {
 	u64 entry_frees;   /* slots freed one by one */
 	u64 bad_frees;	   /* runs refused because they end past the area, or free a free slot */
 	u64 owner_lookups; /* times the owning group of a slot was looked up */
+	u64 split_batches; /* steps that freed slots of several groups: nobody cut the run */
 	u64 metadata_bytes;
 };
 
@@ -78,7 +79,7 @@ struct swapfile {
 	void *ctx;
 	_Atomic bool groups; /* swapfile_enable_groups was called: later areas record owners too */
 	/* counters, relaxed */
-	_Atomic u64 batch_frees, cluster_frees, entry_frees, bad_frees, owner_lookups;
+	_Atomic u64 batch_frees, cluster_frees, entry_frees, bad_frees, owner_lookups, split_batches;
 };
 
 /* Adds an area on st with st->nr_slots slots. -EINVAL: not a multiple of 512, or 0, or more than
@@ -126,6 +127,9 @@ void swapcache_free(struct swapfile *sf, swp_entry_t e, unsigned nr);
  */
 void free_swap_and_cache_nr(struct swapfile *sf, swp_entry_t e, unsigned nr);
 
+/* The same for nr consecutive slots that may be of several groups: one call for each run of one. */
+void swap_free_runs(struct swapfile *sf, swp_entry_t e, unsigned nr);
+
 /* The use count of a slot and whether it has the cache flag. */
 unsigned swap_count(struct swapfile *sf, swp_entry_t e, bool *has_cache);
 
@@ -137,6 +141,15 @@ void swap_prefetch(struct swapfile *sf, swp_entry_t e);
 int swapfile_enable_groups(struct swapfile *sf);
 void swap_group_record(struct swapfile *sf, swp_entry_t e, unsigned nr, u16 group);
 u16 swap_group_lookup(struct swapfile *sf, swp_entry_t e); /* 0 and no look-up when disabled */
+/* From now on owners are neither recorded nor looked up. All slots in use must be of group 0, and
+ * nobody may be recording. */
+void swapfile_disable_groups(struct swapfile *sf);
+/* Those of nr slots of one cluster that are of group `from` become `to`'s. Returns how many. */
+unsigned swap_group_change(struct swapfile *sf, swp_entry_t e, unsigned nr, u16 from, u16 to);
+/* The same for all slots that there are: their group goes. */
+u64 swap_group_replace(struct swapfile *sf, u16 from, u16 to);
+/* Tests: adds to n[group] the slots of each group below nr, as the owners say. Nothing may run. */
+void swap_group_count(struct swapfile *sf, s64 *n, unsigned nr);
 
 /*
  * zap: how many of the nr entries at ents[] form a run: consecutive slots of one area, inside one

@@ -68,6 +68,7 @@ struct swap_info {
 	u8 *swap_map;
 	struct swap_cluster_info *clusters;
 	_Atomic(u16 *) owner; /* group of each slot; NULL while groups are disabled */
+	u16 *owner_table;     /* the same, kept (and all zero) once they are disabled again */
 	struct store *store;
 	u64 nr_slots, nr_clusters;
 	unsigned type; /* index in swapfile.areas */
