@@ -60,7 +60,7 @@ PSWAP_API int pswap_close(struct pswap *ps);
 /*
  * Maps length bytes (a multiple of 4096, not 0) of zeroed private memory, 2 MiB aligned when length
  * is at least 2 MiB.  group: NULL for the root group.  flags: 0, or PSWAP_MAP_NOHUGE to use 4 KiB
- * pages only.  EINVAL, ENOMEM.
+ * pages only.  EINVAL (a group that is not one of ps is that, too), ENOMEM.
  */
 #define PSWAP_MAP_NOHUGE 0x1u
 PSWAP_API void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group,
@@ -92,12 +92,43 @@ PSWAP_API int pswap_truncate(struct pswap *ps, void *addr, size_t old_length, si
  * in this version. */
 PSWAP_API int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy);
 
-/* Groups. ENOSYS in this version. */
-struct pswap_group_stat;
+/*
+ * Groups: memory that has a limit of its own within the engine's.  Each page belongs to one group, the
+ * root group unless said otherwise, and is charged to it while it is in memory (limit bounds that sum;
+ * compressed memory and metadata are the engine's) and, once written, for its slot.  A group that
+ * is full makes room by taking out its own pages only; when the engine is full all groups give.
+ */
+
+/* A new, empty group. limit: bytes, rounded down to pages, 4 MiB to 128 TiB. EINVAL: another limit, or
+ * no place for the result; ENOMEM; ENOSPC: there are 1023 already. */
 PSWAP_API int pswap_group_create(struct pswap *ps, uint64_t limit, struct pswap_group **group);
+
+/* What is in it, in memory or swapped, goes to the root group with its charges; the handle must not be
+ * used any more. EINVAL: no such group (deleted already, or its engine is closed); EBUSY: another
+ * call uses it right now. Nothing was changed then. */
 PSWAP_API int pswap_group_delete(struct pswap_group *group);
+
+/*
+ * [addr, addr + length), page-aligned, belongs to group (NULL: the root group) from now on, its charges
+ * included.  If the group is over its limit then, pages of it are taken out before the call returns.
+ * EINVAL: a part is not pswap's, or the group is not one of ps; EBUSY: what is locked (mlock) would be
+ * more than the limit; ENOMEM.  Nothing was changed then.
+ */
 PSWAP_API int pswap_group_move(struct pswap *ps, void *addr, size_t length,
 			       struct pswap_group *group);
+
+struct pswap_group_stat {
+	size_t size; /* set by the caller: sizeof(struct pswap_group_stat) */
+	uint64_t limit_bytes;
+	uint64_t mapped_bytes; /* of its regions */
+	uint64_t resident_bytes, peak_resident_bytes; /* charged: in view, or taken out and not written */
+	uint64_t swapped_pages; /* charged slots; what clones share is charged once */
+	uint64_t pages_out, pages_in; /* since it was made */
+	uint64_t pages_reclaimed; /* of pages_out: because the group was full */
+	uint64_t throttled_ns; /* time that faults waited for room in it */
+};
+
+/* Fills st. EINVAL: no such group, or st->size unknown. */
 PSWAP_API int pswap_group_stat(struct pswap_group *group, struct pswap_group_stat *st);
 
 struct pswap_stat {
@@ -115,6 +146,7 @@ struct pswap_stat {
 	uint64_t slots_used, frames_used, segments_used; /* 0 again when every region is unmapped */
 	uint64_t store_used_bytes[8], store_io_errors[8];
 	uint64_t returned_bytes; /* pool memory given back to the system since the start */
+	uint64_t owner_lookups; /* look-ups of a slot's group; none while there is the root group only */
 };
 
 /* Fills st up to st->size. EINVAL: size 0 or not a known version's. */

@@ -15,6 +15,7 @@
 #include "arena.h"
 #include "engine.h"
 #include "fault.h"
+#include "group.h"
 #include "log.h"
 #include "pagetable.h"
 #include "reclaim.h"
@@ -22,7 +23,6 @@
 #include "zap.h"
 
 #define LIMIT_MIN MiB(16)
-#define ADDRESS_SPACE (1ULL << 47)
 #define MAX_OPEN 64
 
 /* An engine as the API has it: the engine, its threads, its counters. */
@@ -55,7 +55,19 @@ int api_fail(int err, const char *fmt, ...)
 	return -1;
 }
 
-static bool is_open(struct pswap *ps)
+struct pswap *api_group_engine(const struct pswap_group *g)
+{
+	struct pswap *ps = NULL;
+
+	pthread_mutex_lock(&open_lock);
+	for (unsigned i = 0; i < MAX_OPEN && !ps; i++)
+		if (open_engines[i] && group_valid(open_engines[i], g))
+			ps = open_engines[i];
+	pthread_mutex_unlock(&open_lock);
+	return ps && ps->pid == getpid() ? ps : NULL;
+}
+
+bool api_is_open(struct pswap *ps)
 {
 	bool found = false;
 
@@ -66,8 +78,7 @@ static bool is_open(struct pswap *ps)
 	return found && ps->pid == getpid();
 }
 
-/* A signal handler that touched a region while its thread holds our locks would wait for ever. */
-static sigset_t enter(void)
+sigset_t api_enter(void)
 {
 	sigset_t all, old;
 
@@ -76,16 +87,10 @@ static sigset_t enter(void)
 	return old;
 }
 
-static void leave(sigset_t old)
+void api_leave(sigset_t old)
 {
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
-
-#define CHECK_OPEN(ps)                                                                           \
-	do {                                                                                     \
-		if (!is_open(ps))                                                                \
-			return api_fail(EINVAL, "not an open pswap of this process");            \
-	} while (0)
 
 /* ---- open and close ---- */
 
@@ -148,7 +153,7 @@ static int check_options(const struct pswap_options *opt)
 
 	if (!opt || opt->size != sizeof(*opt))
 		return api_fail(EINVAL, "size must be sizeof(struct pswap_options)");
-	if (opt->memory_limit < LIMIT_MIN || opt->memory_limit > ADDRESS_SPACE)
+	if (opt->memory_limit < LIMIT_MIN || opt->memory_limit > API_ADDRESS_SPACE)
 		return api_fail(EINVAL, "memory_limit must be 16 MiB to 128 TiB");
 	if (opt->flags & ~known)
 		return api_fail(EINVAL, "unknown flags %x", (u64)(opt->flags & ~known));
@@ -233,6 +238,8 @@ int pswap_open(struct pswap **out, const struct pswap_options *opt)
 		goto fail;
 	a->signal_mode = want_signal(opt);
 	a->ps.stat = &a->member;
+	a->ps.swap.uncharge = group_uncharge_swap;
+	a->ps.swap.ctx = &a->ps;
 	a->ps.cfg.limit = opt->memory_limit;
 	a->ps.cfg.count = opt->flags & PSWAP_COUNT_RESIDENT ? PS_COUNT_RESIDENT : PS_COUNT_ALL;
 	a->ps.cfg.nr_workers = opt->workers ? opt->workers : (unsigned)MIN(MAX(cpus, 1), 4);
@@ -297,7 +304,7 @@ int pswap_close(struct pswap *ps)
 
 /* ---- mapping ---- */
 
-static int check_range(struct pswap *ps, void *addr, size_t length)
+int api_check_range(struct pswap *ps, void *addr, size_t length)
 {
 	u64 start = (u64)(uintptr_t)addr;
 	bool ours;
@@ -308,31 +315,23 @@ static int check_range(struct pswap *ps, void *addr, size_t length)
 		return api_fail(EINVAL, "addr and length must be multiples of 4096, length not 0");
 	if (start + length < start)
 		return api_fail(EINVAL, "the range goes past the end of the address space");
-	old = enter();
+	old = api_enter();
 	ps_rwlock_read_lock(&ps->mm.gate);
 	ours = region_covers(&ps->mm, start, start + length);
 	ps_rwlock_read_unlock(&ps->mm.gate);
-	leave(old);
+	api_leave(old);
 	return ours ? 0 : api_fail(EINVAL, "a part of the range was not mapped by pswap_mmap");
 }
 
-void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, unsigned flags)
+static void *map(struct pswap *ps, size_t length, struct pswap_group *group, unsigned flags)
 {
 	size_t align = length >= PMD_SIZE ? PMD_SIZE : PAGE_SIZE, extra;
 	char *raw, *p;
 	sigset_t old;
 	int ret;
 
-	if (!is_open(ps)) {
-		api_fail(EINVAL, "not an open pswap of this process");
-		return MAP_FAILED;
-	}
-	if (group || (flags & ~PSWAP_MAP_NOHUGE) || length == 0 || (length & ~PAGE_MASK)) {
-		api_fail(EINVAL, "length must be a multiple of 4096 and not 0, flags known, group NULL");
-		return MAP_FAILED;
-	}
 	extra = align > PAGE_SIZE ? align : 0;
-	if (length + extra < length || length + extra > ADDRESS_SPACE) {
+	if (length + extra < length || length + extra > API_ADDRESS_SPACE) {
 		api_fail(ENOMEM, "length is over the address space");
 		return MAP_FAILED;
 	}
@@ -351,22 +350,50 @@ void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, uns
 	/* Without MADV_HUGEPAGE a fault makes a table of ptes before it comes to us, and a huge page
 	 * that is moved there is split (docs/decisions/004). */
 	sys_madvise(p, length, flags & PSWAP_MAP_NOHUGE ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-	old = enter();
+	old = api_enter();
 	ps_rwlock_write_lock(&ps->mm.gate);
 	ret = region_add(&ps->mm, (u64)(uintptr_t)p, (u64)(uintptr_t)p + length,
 			 REGION_FRESH | (flags & PSWAP_MAP_NOHUGE ? REGION_NOHUGE : REGION_HUGE));
+	if (ret == 0 && group)
+		ret = region_set_group(&ps->mm, (u64)(uintptr_t)p, (u64)(uintptr_t)p + length,
+				       group->id);
 	if (ret == 0)
 		ret = uffd_register(ps->mm.uffd, (u64)(uintptr_t)p, length, !ps->caps.move);
 	if (ret) {
 		region_del(&ps->mm, (u64)(uintptr_t)p, (u64)(uintptr_t)p + length);
 		sys_munmap(p, length);
+	} else if (groups_on(ps)) {
+		/* Extents that are there already: of memory that was unmapped, or of neighbours. */
+		group_sync_range(&ps->mm, (u64)(uintptr_t)p, (u64)(uintptr_t)p + length);
 	}
 	ps_rwlock_write_unlock(&ps->mm.gate);
-	leave(old);
+	api_leave(old);
 	if (ret) {
 		api_fail(ENOMEM, "the range cannot be registered: error %d", (s64)-ret);
 		return MAP_FAILED;
 	}
+	return p;
+}
+
+void *pswap_mmap(struct pswap *ps, size_t length, struct pswap_group *group, unsigned flags)
+{
+	void *p;
+
+	if (!api_is_open(ps)) {
+		api_fail(EINVAL, "not an open pswap of this process");
+		return MAP_FAILED;
+	}
+	if ((flags & ~PSWAP_MAP_NOHUGE) || length == 0 || (length & ~PAGE_MASK)) {
+		api_fail(EINVAL, "length must be a multiple of 4096 and not 0, flags known");
+		return MAP_FAILED;
+	}
+	if (group && !api_group_get(ps, group)) {
+		api_fail(EINVAL, "not a group of this pswap");
+		return MAP_FAILED;
+	}
+	p = map(ps, length, group, flags);
+	if (group)
+		api_group_put(group);
 	return p;
 }
 
@@ -377,25 +404,27 @@ int pswap_munmap(struct pswap *ps, void *addr, size_t length)
 
 	long ret;
 
-	if (check_range(ps, addr, length))
+	if (api_check_range(ps, addr, length))
 		return -1;
-	old = enter();
+	old = api_enter();
 	ps_rwlock_write_lock(&ps->mm.gate);
 	/* First the kernel, which may refuse (too many mappings); nothing can come between. */
 	ret = sys_munmap(addr, length);
 	if (ret == 0) {
 		zap_range(&ps->mm, start, start + length, 0);
 		region_del(&ps->mm, start, start + length);
+		if (groups_on(ps))
+			group_unmapped(&ps->mm, start, start + length);
 	}
 	ps_rwlock_write_unlock(&ps->mm.gate);
-	leave(old);
+	api_leave(old);
 	return ret ? api_fail((int)-ret, "munmap failed") : 0;
 }
 
 static int drop(struct pswap *ps, void *addr, size_t length)
 {
 	u64 start = (u64)(uintptr_t)addr;
-	sigset_t old = enter();
+	sigset_t old = api_enter();
 	long ret;
 
 	ps_rwlock_write_lock(&ps->mm.gate);
@@ -403,33 +432,33 @@ static int drop(struct pswap *ps, void *addr, size_t length)
 	if (ret == 0)
 		zap_range(&ps->mm, start, start + length, 0);
 	ps_rwlock_write_unlock(&ps->mm.gate);
-	leave(old);
+	api_leave(old);
 	return ret ? api_fail((int)-ret, "the range cannot be dropped (is it locked?)") : 0;
 }
 
 static int hint(struct pswap *ps, void *addr, size_t length, u32 set, u32 clear)
 {
 	u64 start = (u64)(uintptr_t)addr;
-	sigset_t old = enter();
+	sigset_t old = api_enter();
 	int ret;
 
 	ps_rwlock_write_lock(&ps->mm.gate);
 	ret = region_flags(&ps->mm, start, start + length, set, clear);
 	ps_rwlock_write_unlock(&ps->mm.gate);
-	leave(old);
+	api_leave(old);
 	return ret ? api_fail(ENOMEM, "out of memory") : 0;
 }
 
 static int with_ctx(struct pswap *ps, u64 start, u64 end,
 		    int (*fn)(struct ps_ctx *, struct ps_mm *, u64, u64))
 {
-	sigset_t old = enter();
+	sigset_t old = api_enter();
 	int ret;
 
 	ps_mutex_lock(&ps->ctx_lock);
 	ret = fn(ps->ctx[PS_NR_CTX - 1], &ps->mm, start, end);
 	ps_mutex_unlock(&ps->ctx_lock);
-	leave(old);
+	api_leave(old);
 	return ret ? api_fail(-ret, ret == -ENOMEM ? "no room in any store" :
 						     "a page cannot be read back") : 0;
 }
@@ -448,7 +477,7 @@ int pswap_madvise(struct pswap *ps, void *addr, size_t length, int advice)
 {
 	u64 start = (u64)(uintptr_t)addr, end = start + length;
 
-	if (check_range(ps, addr, length))
+	if (api_check_range(ps, addr, length))
 		return -1;
 	switch (advice) {
 	case MADV_DONTNEED:
@@ -487,7 +516,7 @@ int pswap_truncate(struct pswap *ps, void *addr, size_t old_length, size_t new_l
 
 	if (new_length > old_length || whole < old_length)
 		return api_fail(EINVAL, "new_length must not be larger than old_length");
-	if (check_range(ps, addr, whole))
+	if (api_check_range(ps, addr, whole))
 		return -1;
 	/* The rest of the last page that stays reads as zeros, as after ftruncate. */
 	if (keep > new_length)
@@ -545,6 +574,7 @@ int pswap_stat(struct pswap *ps, struct pswap_stat *st)
 	COPY(pages_cache_in);
 	COPY(pages_poisoned);
 	COPY(pages_pinned);
+	COPY(owner_lookups);
 #undef COPY
 	st->fault_ns_p50 = percentile(m, 50);
 	st->fault_ns_p99 = percentile(m, 99);
@@ -578,30 +608,4 @@ int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy)
 	(void)addr, (void)length, (void)copy;
 	CHECK_OPEN(ps);
 	return api_fail(ENOSYS, "pswap_clone is not in this version");
-}
-
-int pswap_group_create(struct pswap *ps, uint64_t limit, struct pswap_group **group)
-{
-	(void)limit, (void)group;
-	CHECK_OPEN(ps);
-	return api_fail(ENOSYS, "groups are not in this version");
-}
-
-int pswap_group_delete(struct pswap_group *group)
-{
-	(void)group;
-	return api_fail(ENOSYS, "groups are not in this version");
-}
-
-int pswap_group_move(struct pswap *ps, void *addr, size_t length, struct pswap_group *group)
-{
-	(void)addr, (void)length, (void)group;
-	CHECK_OPEN(ps);
-	return api_fail(ENOSYS, "groups are not in this version");
-}
-
-int pswap_group_stat(struct pswap_group *group, struct pswap_group_stat *st)
-{
-	(void)group, (void)st;
-	return api_fail(ENOSYS, "groups are not in this version");
 }

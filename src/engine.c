@@ -208,6 +208,7 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 
 	ps_lock_set_rank(&ps->freeze, RANK_FREEZE);
 	ps_lock_set_rank(&ps->lru.root.lock, RANK_LEAF);
+	ps_lock_set_rank(&ps->groups.mixed.lock, RANK_LEAF);
 	for (unsigned i = 0; i < LRU_MAX_CPUS; i++)
 		ps_lock_set_rank(&ps->lru.cpus[i].lock, RANK_LRU_CPU);
 	ps->mm.ps = ps;
@@ -289,6 +290,8 @@ void engine_close(struct pswap *ps)
 	ps->nr_stores = 0;
 	region_free(&ps->mm);
 	pt_free(&ps->mm);
+	arena_unmap(ps->groups.table, PS_MAX_GROUPS * sizeof(struct pswap_group));
+	ps->groups = (struct ps_groups){ 0 };
 	close_fd(ps->mm.uffd);
 	close_fd(ps->proc_fd);
 	close_fd(ps->rollup_fd);

@@ -18,6 +18,7 @@
 #include "event.h"
 #include "arena.h"
 #include "fault.h"
+#include "group.h"
 #include "handoff.h"
 #include "log.h"
 #include "lru.h"
@@ -76,6 +77,7 @@ static void on_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64
 {
 	struct region *r = region_find(mm, from);
 	u32 flags = r ? r->flags : 0;
+	u16 group = r ? r->group : 0;
 
 	/*
 	 * Events are queued after mmap_lock is dropped, so that of another thread which made room at
@@ -93,6 +95,10 @@ static void on_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64
 	zap_remap(ctx, mm, from, to, len);
 	if (region_add(mm, to, to + len, flags))
 		ps_log("out of memory: a moved mapping at %x is not swapped any more", to);
+	if (groups_on(mm->ps)) {
+		region_set_group(mm, to, to + len, group);
+		group_sync_range(mm, to, to + len);
+	}
 }
 
 /* Less what a move that came before has taken already. */

@@ -10,6 +10,7 @@
 #include "fault.h"
 #include "account.h"
 #include "arena.h"
+#include "group.h"
 #include "learn.h"
 #include "log.h"
 #include "lru.h"
@@ -138,12 +139,18 @@ static unsigned entry_run(const swp_entry_t *ents, unsigned k, unsigned n)
 	return nr;
 }
 
+/* The same, and of one group: what may be freed in one step. */
+static unsigned free_run(struct ps_ctx *ctx, unsigned k, unsigned n)
+{
+	return swap_entry_batch(&ctx->ps->swap, ctx->entries + k, n - k);
+}
+
 static void drop_cache_flags(struct ps_ctx *ctx, unsigned from, unsigned n)
 {
 	struct swapfile *sf = &ctx->ps->swap;
 
 	for (unsigned k = from; k < n;) {
-		unsigned nr = entry_run(ctx->entries, k, n);
+		unsigned nr = free_run(ctx, k, n);
 
 		swapcache_free(sf, ctx->entries[k], nr);
 		k += nr;
@@ -227,9 +234,12 @@ static void forget_slots(struct ps_ctx *ctx, struct extent *e, unsigned k, unsig
 	else
 		for (unsigned j = k; j < end; j++)
 			pte_set(e, ctx->index[j], pte_make(PTE_NONE));
+	if (groups_on(ctx->ps))
+		for (unsigned j = k; j < end; j++)
+			group_count_in(e, ctx->index[j], 1);
 	ps_mutex_unlock(&e->lock);
 	while (k < end) {
-		unsigned run = entry_run(ctx->entries, k, end);
+		unsigned run = free_run(ctx, k, end);
 
 		/* First the flag, so that the count goes by the batched path. */
 		swapcache_free(sf, ctx->entries[k], run);
@@ -431,13 +441,15 @@ static int return_cached(struct ps_ctx *ctx, struct extent *e, unsigned i, unsig
 	if (ret == -EAGAIN)
 		relaxed_store(&ps->pending_events, 1);
 	if (ret > 0) {
-		now_resident(e, s, n);
+		account_add(ps, (s64)n << PAGE_SHIFT);
 		ps_mutex_lock(&e->lock);
+		/* In this order a group is never charged twice for them. */
 		if (n == PTRS_PER_PMD)
 			pmd_clear(e);
 		else
 			for (unsigned k = s; k < s + n; k++)
 				pte_set(e, k, pte_make(PTE_NONE));
+		present_set(e, s, n);
 		ps_mutex_unlock(&e->lock);
 		stat_add(ps->stat, pages_cache_in, n);
 	}
@@ -471,6 +483,8 @@ static bool clip(struct ps_mm *mm, struct extent *e, unsigned i, unsigned *s, un
 		*s = r->start > e->addr ? pt_index(r->start) : 0;
 		*end = r->end < e->addr + PMD_SIZE ? pt_index(r->end) : PTRS_PER_PMD;
 		*flags = r->flags;
+		if (groups_on(mm->ps) && !e->grouped)
+			group_sync(e);
 	}
 	ps_rwlock_read_unlock(&mm->gate);
 	return r != NULL;
@@ -544,6 +558,7 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 	struct pswap *ps = ctx->ps;
 	u64 start = ps_now_ns();
 	struct extent *e = pt_get(mm, addr);
+	struct pswap_group *g = NULL;
 	bool served = true;
 	s64 window;
 
@@ -558,6 +573,8 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 	window = wp ? 0 : worst_window(e, pt_index(addr));
 	if (window)
 		reclaim_throttle(ctx, window);
+	if (groups_on(ps) && window && (g = group_at(mm, addr)))
+		reclaim_throttle_group(ctx, g, window);
 	ps_mutex_lock(&e->io);
 	if (wp) {
 		/* Taking the lock waited for the page-out that write-protected it to end. */
@@ -573,6 +590,11 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 	}
 	ps_mutex_unlock(&e->io);
 	reclaim_unreserve(ps, window);
+	if (g) {
+		reclaim_unreserve_group(g, window);
+		if (group_room(g) < group_slack(g))
+			ps_event_wake(&ps->reclaim_ev);
+	}
 	start = ps_now_ns() - start;
 	stat_inc(ps->stat, faults);
 	relaxed_add(&ps->stat->fault_hist[ps_hist_bucket(start)], 1);
@@ -592,6 +614,7 @@ int fault_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end)
 		unsigned last = e->addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
 
 		for (int tries = 0; i < last;) {
+			struct pswap_group *g = NULL;
 			enum pte_kind kind;
 
 			ps_mutex_lock(&e->lock);
@@ -605,6 +628,8 @@ int fault_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end)
 				continue;
 			}
 			reclaim_throttle(ctx, (s64)PMD_SIZE);
+			if (groups_on(ctx->ps) && (g = group_at(mm, pt_addr(e, i))))
+				reclaim_throttle_group(ctx, g, (s64)PMD_SIZE);
 			ps_mutex_lock(&e->io);
 			if (kind == PTE_SWAP)
 				read_back(ctx, e, i, i, last);
@@ -613,6 +638,8 @@ int fault_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end)
 			folio_add_lru(&ctx->ps->lru, &e->folio);
 			ps_mutex_unlock(&e->io);
 			reclaim_unreserve(ctx->ps, (s64)PMD_SIZE);
+			if (g)
+				reclaim_unreserve_group(g, (s64)PMD_SIZE);
 		}
 	}
 	return ret;

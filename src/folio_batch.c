@@ -11,15 +11,14 @@
 #include "folio_batch.h"
 #include "lru.h"
 
-static void lock_run(struct lruvec **held, struct lruvec *next)
+/* Goes on with the lock of f's lruvec (none when f is NULL): the same for a run of folios. */
+static void lock_run(struct lruvec **held, struct folio *f)
 {
-	if (*held == next)
+	if (*held && f && *held == relaxed_load(&f->lruvec))
 		return;
 	if (*held)
 		ps_mutex_unlock(&(*held)->lock);
-	if (next)
-		ps_mutex_lock(&next->lock);
-	*held = next;
+	*held = f ? folio_lruvec_lock(f) : NULL;
 }
 
 void folio_batch_move_lru(struct folio_batch *fb, enum lru_op op)
@@ -29,7 +28,7 @@ void folio_batch_move_lru(struct folio_batch *fb, enum lru_op op)
 	for (unsigned i = 0; i < fb->nr; i++) {
 		struct folio *f = fb->folios[i];
 
-		lock_run(&vec, f->lruvec);
+		lock_run(&vec, f);
 		lruvec_apply(vec, f, op);
 		/* Last, and under the lock: see folio_del_lru(). */
 		atomic_fetch_sub(&f->pending, 1);
@@ -54,7 +53,7 @@ void folio_batch_release(struct lru *lru, struct folio_batch *fb)
 		/* Pages of one folio follow each other. */
 		if (i && f == fb->folios[i - 1])
 			continue;
-		lock_run(&vec, f->lruvec);
+		lock_run(&vec, f);
 		lruvec_release(vec, f);
 	}
 	lock_run(&vec, NULL);

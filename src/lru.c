@@ -5,6 +5,9 @@
  * folio.want is where a folio belongs and is set first; folio.list, where it is, follows when a batch
  * is moved.  Batches of several CPUs may be moved in any order, or late: each move brings the folio
  * to where it belongs *then*, and after the last change of want comes the move of it.
+ *
+ * folio.lruvec changes under the lock of the one it names, so who holds that lock and still finds it
+ * named has the folio's links for himself.
  */
 #include "lru.h"
 #include "folio_batch.h"
@@ -12,7 +15,19 @@
 void folio_init(struct folio *f, struct lruvec *vec)
 {
 	memset(f, 0, sizeof(*f));
-	f->lruvec = vec;
+	atomic_init(&f->lruvec, vec);
+}
+
+struct lruvec *folio_lruvec_lock(struct folio *f)
+{
+	for (;;) {
+		struct lruvec *vec = atomic_load_explicit(&f->lruvec, memory_order_acquire);
+
+		ps_mutex_lock(&vec->lock);
+		if (likely(vec == relaxed_load(&f->lruvec)))
+			return vec;
+		ps_mutex_unlock(&vec->lock);
+	}
 }
 
 static void add_nr(struct lruvec *vec, enum lru_list list, int nr, s64 pages)
@@ -93,9 +108,28 @@ void lruvec_release(struct lruvec *vec, struct folio *f)
 
 void folio_recount(struct folio *f)
 {
-	ps_mutex_lock(&f->lruvec->lock);
-	recount_locked(f->lruvec, f);
-	ps_mutex_unlock(&f->lruvec->lock);
+	struct lruvec *vec = folio_lruvec_lock(f);
+
+	recount_locked(vec, f);
+	ps_mutex_unlock(&vec->lock);
+}
+
+void folio_set_lruvec(struct folio *f, struct lruvec *to)
+{
+	struct lruvec *vec;
+
+	if (relaxed_load(&f->lruvec) == to)
+		return;
+	/* As if it waited in a batch: who takes it off or adds it meanwhile takes the lock. */
+	atomic_fetch_add(&f->pending, 1);
+	vec = folio_lruvec_lock(f);
+	unlink_locked(vec, f);
+	atomic_store_explicit(&f->lruvec, to, memory_order_release);
+	ps_mutex_unlock(&vec->lock);
+	vec = folio_lruvec_lock(f);
+	lruvec_apply(vec, f, LRU_OP_ADD);
+	atomic_fetch_sub(&f->pending, 1);
+	ps_mutex_unlock(&vec->lock);
 }
 
 void folio_add_lru(struct lru *lru, struct folio *f)
@@ -109,10 +143,11 @@ void folio_add_lru(struct lru *lru, struct folio *f)
 	atomic_compare_exchange_strong(&f->want, &none, LRU_ACTIVE);
 	if (waits || relaxed_load(&f->list) != LRU_NONE) {
 		/* With the lock no move is half done: one that is still to come sees what we see. */
-		ps_mutex_lock(&f->lruvec->lock);
-		recount_locked(f->lruvec, f);
+		struct lruvec *vec = folio_lruvec_lock(f);
+
+		recount_locked(vec, f);
 		waits = atomic_load(&f->pending) || relaxed_load(&f->list) != LRU_NONE;
-		ps_mutex_unlock(&f->lruvec->lock);
+		ps_mutex_unlock(&vec->lock);
 	}
 	if (!waits)
 		lru_batch_add(lru, f, LRU_OP_ADD);
@@ -138,13 +173,15 @@ void folio_rotate_tail(struct lru *lru, struct folio *f)
 
 void folio_del_lru(struct folio *f)
 {
+	struct lruvec *vec;
+
 	atomic_store(&f->want, LRU_NONE);
 	/* A move that still saw the old want has not come to its end: pending is not 0 yet. */
 	if (!atomic_load(&f->pending) && atomic_load(&f->list) == LRU_NONE)
 		return;
-	ps_mutex_lock(&f->lruvec->lock);
-	unlink_locked(f->lruvec, f);
-	ps_mutex_unlock(&f->lruvec->lock);
+	vec = folio_lruvec_lock(f);
+	unlink_locked(vec, f);
+	ps_mutex_unlock(&vec->lock);
 }
 
 struct folio *lru_rotate(struct lru *lru, struct lruvec *vec, enum lru_list list)

@@ -4,7 +4,8 @@
  * pages lie in a frame, out of the program's view, waiting to be asked for or written.  There are
  * no accessed bits in user space, so being asked for while inactive is the sign of use.
  *
- * A struct lruvec has one pair of lists (of the root group, later of each group).  Lists change
+ * A struct lruvec has one pair of lists: of the root group, of each other group, and of the extents
+ * whose pages are of several groups.  Lists change
  * through the batches of folio_batch.h, except that a folio is taken off at once.  All functions
  * are thread-safe; none sleeps or takes another lock than a CPU's batch lock and the lruvec's.
  *
@@ -27,6 +28,13 @@ void folio_deactivate(struct lru *lru, struct folio *f);
 void folio_rotate_tail(struct lru *lru, struct folio *f);
 /* Off its list, at once; whatever waits for it in a batch comes to nothing. */
 void folio_del_lru(struct folio *f);
+
+/* f belongs to the lists of another group from now on: it goes to the head of the same list there. Who
+ * calls sees to it that only one thread at a time does so for f. */
+void folio_set_lruvec(struct folio *f, struct lruvec *to);
+
+/* Locks the lruvec of f, whichever that is by then, and returns it. */
+struct lruvec *folio_lruvec_lock(struct folio *f);
 
 /* The size of its list follows that of f, which changed without any of the above. */
 void folio_recount(struct folio *f);

@@ -11,6 +11,7 @@
 #include "pageout.h"
 #include "account.h"
 #include "fault.h"
+#include "group.h"
 #include "learn.h"
 #include "log.h"
 #include "lru.h"
@@ -237,16 +238,16 @@ static unsigned note_frame(struct take *t)
 	t->f->nr_pages = n;
 	t->f->huge = n == PTRS_PER_PMD && e->full;
 	if (n == PTRS_PER_PMD && e->pmd == PMD_NONE) {
-		pmd_set_cached(e);
 		present_clear(e, 0, PTRS_PER_PMD);
+		pmd_set_cached(e);
 	} else {
 		for (unsigned i = 0; i < PTRS_PER_PMD; i++) {
 			if (!(t->moved[i / 64] >> (i % 64) & 1))
 				continue;
 			if (pte_kind(pte_get(e, i)) == PTE_SWAP)
 				free_swap_and_cache_nr(&ps->swap, pte_to_swp(pte_get(e, i)), 1);
-			pte_set(e, i, pte_make(PTE_CACHED));
 			present_clear(e, i, 1);
+			pte_set(e, i, pte_make(PTE_CACHED));
 		}
 	}
 	ps_mutex_unlock(&e->lock);
@@ -274,6 +275,8 @@ static unsigned take_once(struct take *t)
 		u64 lo = MAX(r->start, e->addr), hi = MIN(r->end, end);
 
 		if ((r->flags & REGION_LOCKED) || inflight(ps, lo, hi))
+			continue;
+		if (t->ctx->only && r->group != t->ctx->only)
 			continue;
 		move_unpinned(t, pt_index(lo), hi == end ? PTRS_PER_PMD : pt_index(hi));
 	}
@@ -366,14 +369,16 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 
 /* ---- to a store ---- */
 
-/* The first max pages of e that still are in the swap cache: their indexes to ctx->index. */
+/* The first max pages of e that still are in the swap cache: their indexes to ctx->index. Those of one
+ * group, when it is reclaimed. */
 static unsigned collect_cached(struct ps_ctx *ctx, struct extent *e, unsigned max)
 {
 	unsigned n = 0;
 
 	ps_mutex_lock(&e->lock);
 	for (unsigned i = 0; i < PTRS_PER_PMD && n < max; i++)
-		if (pte_kind(pte_get(e, i)) == PTE_CACHED)
+		if (pte_kind(pte_get(e, i)) == PTE_CACHED &&
+		    (!ctx->only || extent_group(e, i) == ctx->only))
 			ctx->index[n++] = i;
 	ps_mutex_unlock(&e->lock);
 	return n;
@@ -552,6 +557,8 @@ static unsigned install(struct ps_ctx *ctx, struct extent *e, unsigned n)
 	if (e->pmd == PMD_CACHED && whole_cluster(ctx, n)) {
 		swap_duplicate(sf, ctx->entries[0], n);
 		pmd_set_swap(e, ctx->entries[0]);
+		if (groups_on(ctx->ps))
+			group_charge_swap(e, 0, ctx->entries[0], n);
 		installed = n;
 	} else {
 		for (unsigned k = 0; k < n; k++) {
@@ -559,6 +566,8 @@ static unsigned install(struct ps_ctx *ctx, struct extent *e, unsigned n)
 				continue;
 			swap_duplicate(sf, ctx->entries[k], 1);
 			pte_set(e, ctx->index[k], pte_swap(ctx->entries[k]));
+			if (groups_on(ctx->ps))
+				group_charge_swap(e, ctx->index[k], ctx->entries[k], 1);
 			installed++;
 		}
 	}
@@ -589,12 +598,14 @@ static void put_back(struct ps_ctx *ctx, struct extent *e)
 /*
  * The pages of frame f of e to slots.  A huge page at once, so that it gets a cluster of its own; small
  * ones in pieces, and not all of them when a fault waits for the extent.  0, -ENOSPC or -E2BIG (does
- * not shrink, and there is only memory to put it to).
+ * not shrink, and there is only memory to put it to).  *written: pages that have slots now.
  */
-static int write_frame(struct ps_ctx *ctx, struct extent *e, struct frame *f, bool forced)
+static int write_frame(struct ps_ctx *ctx, struct extent *e, struct frame *f, bool forced,
+		       unsigned *written)
 {
 	unsigned max = f->huge ? PTRS_PER_PMD : PIECE_PAGES, first = PS_MAX_STORES, n;
 
+	*written = 0;
 	while ((n = collect_cached(ctx, e, max))) {
 		unsigned w;
 
@@ -607,7 +618,9 @@ static int write_frame(struct ps_ctx *ctx, struct extent *e, struct frame *f, bo
 		w = write_from(ctx, f, n, first);
 		if (!w)
 			return -ENOSPC;
-		stat_add(ctx->ps->stat, pages_out, install(ctx, e, w));
+		w = install(ctx, e, w);
+		*written += w;
+		stat_add(ctx->ps->stat, pages_out, w);
 		if (!forced && ps_mutex_is_contended(&e->io))
 			break;
 	}
@@ -625,6 +638,7 @@ void extent_lru_settle(struct extent *e)
 int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 {
 	struct pswap *ps = ctx->ps;
+	unsigned written;
 	struct frame *f;
 	int ret = 0;
 
@@ -635,7 +649,7 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 	f = e->frame;
 	if (!f)
 		goto out;
-	ret = write_frame(ctx, e, f, wait);
+	ret = write_frame(ctx, e, f, wait, &written);
 	if (ret == -E2BIG) {
 		put_back(ctx, e);
 		ret = 0;
@@ -648,6 +662,10 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		ps_mutex_unlock(&e->lock);
 		frame_release(ps, f);
 		extent_lru_settle(e);
+	} else if (f && !ret && ctx->only) {
+		/* What is left is of other groups, or comes next time. */
+		ret = (int)written;
+		folio_deactivate(&ps->lru, &e->folio);
 	} else if (f && !ret && !wait) {
 		/* Cut short: the rest when the fault has been served. */
 		folio_rotate_tail(&ps->lru, &e->folio);

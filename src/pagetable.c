@@ -3,6 +3,7 @@
 #include "pagetable.h"
 #include "arena.h"
 #include "folio_batch.h"
+#include "group.h"
 #include "lru.h"
 #include "swap_cache.h"
 
@@ -44,6 +45,8 @@ void pt_free(struct ps_mm *mm)
 			folio_del_lru(&leaf[l]->folio);
 			if (leaf[l]->frame)
 				frame_release(mm->ps, leaf[l]->frame);
+			if (leaf[l]->groups)
+				arena_free(leaf[l]->groups, PTRS_PER_PMD * sizeof(u16));
 			arena_free(leaf[l], sizeof(struct extent));
 		}
 		arena_unmap(leaf, PT_LEAF_SIZE * sizeof(*leaf));
@@ -161,7 +164,8 @@ static void folio_count(struct extent *e, int by)
 	relaxed_store(&e->folio.pages, relaxed_load(&e->folio.pages) + by);
 }
 
-static void count(struct extent *e, pte_t pte, int by)
+/* Page i has that pte from now on (by > 0), or had it. */
+static void count(struct extent *e, unsigned i, pte_t pte, int by)
 {
 	enum pte_kind kind = pte_kind(pte);
 
@@ -174,6 +178,8 @@ static void count(struct extent *e, pte_t pte, int by)
 	} else if (kind == PTE_CACHED) {
 		e->frame->nr_live += by;
 		folio_count(e, by);
+		if (groups_on(e->mm->ps))
+			group_charge_bits(e, i & ~63U, 1ULL << (i % 64), by);
 	}
 }
 
@@ -183,9 +189,9 @@ void pte_set(struct extent *e, unsigned i, pte_t pte)
 		return;
 	if (e->pmd != PMD_TABLE)
 		split(e);
-	count(e, e->table[i], -1);
+	count(e, i, e->table[i], -1);
 	e->table[i] = pte;
-	count(e, pte, 1);
+	count(e, i, pte, 1);
 	if (e->nr_pte == 0) {
 		table_free(e);
 		e->pmd = PMD_NONE;
@@ -204,10 +210,12 @@ void present_set(struct extent *e, unsigned i, unsigned nr)
 	unsigned was = e->nr_present, n;
 
 	for (; nr; i += n, nr -= n) {
-		u64 bits = word_bits(i, nr, &n);
+		u64 bits = word_bits(i, nr, &n) & ~e->present[i / 64];
 
-		e->nr_present += __builtin_popcountll(bits & ~e->present[i / 64]);
+		e->nr_present += __builtin_popcountll(bits);
 		e->present[i / 64] |= bits;
+		if (groups_on(e->mm->ps) && bits)
+			group_charge_bits(e, i & ~63U, bits, 1);
 	}
 	folio_count(e, e->nr_present - was);
 	relaxed_add(&e->mm->ps->nr_resident, e->nr_present - was);
@@ -218,10 +226,12 @@ void present_clear(struct extent *e, unsigned i, unsigned nr)
 	unsigned was = e->nr_present, n;
 
 	for (; nr && e->nr_present; i += n, nr -= n) {
-		u64 bits = word_bits(i, nr, &n);
+		u64 bits = word_bits(i, nr, &n) & e->present[i / 64];
 
-		e->nr_present -= __builtin_popcountll(bits & e->present[i / 64]);
+		e->nr_present -= __builtin_popcountll(bits);
 		e->present[i / 64] &= ~bits;
+		if (groups_on(e->mm->ps) && bits)
+			group_charge_bits(e, i & ~63U, bits, -1);
 	}
 	if (e->nr_present == was)
 		return;
@@ -229,8 +239,22 @@ void present_clear(struct extent *e, unsigned i, unsigned nr)
 	relaxed_sub(&e->mm->ps->nr_resident, was - e->nr_present);
 }
 
+/* The pages of e that are in its frame are uncharged. */
+static void uncharge_cached(struct extent *e)
+{
+	if (!e->groups && e->pmd == PMD_CACHED) {
+		group_charge_all(e, -1);
+		return;
+	}
+	for (unsigned i = 0; i < PTRS_PER_PMD; i++)
+		if (pte_kind(pte_get(e, i)) == PTE_CACHED)
+			group_charge_bits(e, i & ~63U, 1ULL << (i % 64), -1);
+}
+
 void pmd_clear(struct extent *e)
 {
+	if (groups_on(e->mm->ps) && e->frame && e->frame->nr_live)
+		uncharge_cached(e);
 	if (e->pmd == PMD_TABLE)
 		table_free(e);
 	if (e->nr_swap)
@@ -258,4 +282,6 @@ void pmd_set_cached(struct extent *e)
 	e->pmd = PMD_CACHED;
 	e->frame->nr_live = PTRS_PER_PMD;
 	folio_count(e, PTRS_PER_PMD);
+	if (groups_on(e->mm->ps))
+		group_charge_all(e, 1);
 }

@@ -6,6 +6,7 @@
 #include "reclaim.h"
 #include "account.h"
 #include "folio_batch.h"
+#include "group.h"
 #include "handoff.h"
 #include "log.h"
 #include "lru.h"
@@ -30,21 +31,73 @@ static u64 inactive_target(struct pswap *ps)
 	return MAX((u64)account_hard(ps) / 8 >> PAGE_SHIFT, (u64)PTRS_PER_PMD);
 }
 
-static struct extent *next_victim(struct pswap *ps, enum lru_list list)
+/*
+ * The n-th lruvec that this thread reclaims from: all there are, or, for a group that is full, its own
+ * and that of the extents it shares with others (whose pages stay).  NULL past the last.
+ */
+static struct lruvec *source(struct ps_ctx *ctx, unsigned n)
 {
-	struct folio *f = lru_rotate(&ps->lru, &ps->lru.root, list);
+	struct pswap *ps = ctx->ps;
 
+	if (!ctx->only)
+		return group_lruvec(ps, n);
+	return n == 0 ? &ps->groups.table[ctx->only].lruvec : n == 1 ? &ps->groups.mixed : NULL;
+}
+
+/* Entries in all lists of that kind. */
+static u32 list_nr(struct ps_ctx *ctx, enum lru_list list)
+{
+	struct lruvec *vec;
+	u32 nr = 0;
+
+	for (unsigned n = 0; (vec = source(ctx, n)); n++)
+		nr += lruvec_nr(vec, list);
+	return nr;
+}
+
+/* The tail of a list.  With several, each has a chance in proportion to its entries, so that groups
+ * give what they have and a small one is not emptied for a large one. */
+static struct extent *next_victim(struct ps_ctx *ctx, enum lru_list list)
+{
+	struct pswap *ps = ctx->ps;
+	struct lruvec *vec, *chosen = &ps->lru.root;
+	struct folio *f;
+
+	if (ctx->only || groups_on(ps)) {
+		u32 nr = list_nr(ctx, list), at;
+
+		ctx->rng = ctx->rng * 1664525 + 1013904223;
+		at = nr ? (u32)((u64)ctx->rng * nr >> 32) : 0;
+		for (unsigned n = 0; (vec = source(ctx, n)); n++) {
+			u32 here = lruvec_nr(vec, list);
+
+			if (here)
+				chosen = vec;
+			if (at < here)
+				break;
+			at -= here;
+		}
+		if (!nr)
+			return NULL;
+	}
+	f = lru_rotate(&ps->lru, chosen, list);
 	return f ? folio_extent(f) : NULL;
 }
 
 static unsigned try_write(struct ps_ctx *ctx)
 {
+	unsigned passed = 0, all = ctx->only ? list_nr(ctx, LRU_INACTIVE) : 0;
+
 	for (unsigned i = 0; i < CANDIDATES; i++) {
-		struct extent *e = next_victim(ctx->ps, LRU_INACTIVE);
+		struct extent *e = next_victim(ctx, LRU_INACTIVE);
 		int n;
 
 		if (!e)
 			return 0;
+		if (ctx->only && !group_has_pages(e, ctx->only, true)) {
+			i -= passed++ < all;
+			continue;
+		}
 		n = extent_write_out(ctx, e, false);
 		if (n > 0)
 			return n;
@@ -58,14 +111,18 @@ static unsigned try_write(struct ps_ctx *ctx)
 
 static unsigned try_take(struct ps_ctx *ctx)
 {
-	unsigned spared = 0, all = lruvec_nr(&ctx->ps->lru.root, LRU_ACTIVE);
+	unsigned spared = 0, passed = 0, all = list_nr(ctx, LRU_ACTIVE);
 
 	for (unsigned i = 0; i < CANDIDATES; i++) {
-		struct extent *e = next_victim(ctx->ps, LRU_ACTIVE);
+		struct extent *e = next_victim(ctx, LRU_ACTIVE);
 		unsigned n;
 
 		if (!e)
 			return 0;
+		if (ctx->only && !group_has_pages(e, ctx->only, false)) {
+			i -= passed++ < all;
+			continue;
+		}
 		/* Pages came into it since it was last here: a second chance. */
 		if (relaxed_load(&e->referenced) && spared < all) {
 			relaxed_store(&e->referenced, false);
@@ -97,7 +154,7 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	lru_add_drain_all(&ps->lru);
 	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
 	if (!full && (relaxed_load(&ps->cache.nr_pages) > inactive_target(ps) ||
-		      lruvec_nr(&ps->lru.root, LRU_ACTIVE) == 0))
+		      list_nr(ctx, LRU_ACTIVE) == 0))
 		n = try_write(ctx);
 	if (!n && relaxed_load(&ps->cache.nr_pages) <= 2 * inactive_target(ps))
 		*progress = try_take(ctx) > 0;
@@ -108,6 +165,117 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 		ps_event_wake(&ps->freed_ev);
 	}
 	return n;
+}
+
+/* ---- groups ---- */
+
+unsigned reclaim_group_step(struct ps_ctx *ctx, struct pswap_group *g, bool *progress)
+{
+	struct pswap *ps = ctx->ps;
+	u64 target = MAX(relaxed_load(&g->limit) / 8, (u64)PTRS_PER_PMD), cached;
+	bool full = ps_now_ns() < relaxed_load(&ps->full_until);
+	unsigned n = 0;
+
+	*progress = false;
+	lru_add_drain_all(&ps->lru);
+	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
+	ctx->only = g->id;
+	cached = lruvec_pages(&g->lruvec, LRU_INACTIVE);
+	if (!full && (cached > target || list_nr(ctx, LRU_ACTIVE) == 0))
+		n = try_write(ctx);
+	if (!n && cached <= 2 * target)
+		*progress = try_take(ctx) > 0;
+	if (!n && !*progress && !full)
+		n = try_write(ctx);
+	ctx->only = 0;
+	if (n) {
+		*progress = true;
+		relaxed_add(&g->reclaimed, n);
+		ps_event_wake(&ps->freed_ev);
+	}
+	return n;
+}
+
+static void warn_group(struct pswap_group *g)
+{
+	if (!atomic_exchange(&g->warned, 1))
+		ps_log("a group's limit of %u MiB cannot be kept: %u MiB are in memory and no more can "
+		       "be taken out; going on above it",
+		       relaxed_load(&g->limit) >> (20 - PAGE_SHIFT),
+		       (u64)MAX(relaxed_load(&g->resident), 0) >> (20 - PAGE_SHIFT));
+}
+
+void reclaim_throttle_group(struct ps_ctx *ctx, struct pswap_group *g, s64 bytes)
+{
+	struct pswap *ps = ctx->ps;
+	s64 least = INT64_MAX;
+	u64 stuck = 0, start;
+
+	relaxed_add(&g->reserved, bytes >> PAGE_SHIFT);
+	if (group_room(g) >= 0)
+		return;
+	start = ps_now_ns();
+	while (group_room(g) < 0 && relaxed_load(&g->live)) {
+		u32 seen = ps_event_get(&ps->freed_ev);
+		bool progress;
+
+		ps_event_wake(&ps->reclaim_ev);
+		reclaim_group_step(ctx, g, &progress);
+		if (progress || relaxed_load(&g->resident) < least) {
+			stuck = 0;
+			least = relaxed_load(&g->resident);
+			if (progress)
+				continue;
+		}
+		if (group_room(g) >= 0)
+			break;
+		if (ctx->id < PS_MAX_HANDLERS && relaxed_load(&ps->pending_events))
+			break;
+		if (relaxed_load(&ps->freeze.writers) || relaxed_load(&ps->stop))
+			break;
+		if (ps_now_ns() < relaxed_load(&g->give_up_until)) {
+			ps_event_wait(&ps->freed_ev, seen, SLOW_NS);
+			break;
+		}
+		if (!stuck) {
+			stuck = ps_now_ns();
+		} else if (ps_now_ns() - stuck > EMPTY_NS) {
+			relaxed_store(&g->give_up_until, ps_now_ns() + GIVE_UP_NS);
+			warn_group(g);
+			break;
+		}
+		ps_event_wait(&ps->freed_ev, seen, 2000000);
+	}
+	relaxed_add(&g->throttled_ns, ps_now_ns() - start);
+}
+
+void reclaim_group(struct ps_ctx *ctx, struct pswap_group *g)
+{
+	bool progress = true;
+
+	while (progress && group_room(g) < 0)
+		reclaim_group_step(ctx, g, &progress);
+}
+
+/* Room for the groups that have little left. Workers only. True: something was done. */
+static bool reclaim_groups(struct ps_ctx *ctx)
+{
+	struct pswap *ps = ctx->ps;
+	bool busy = false;
+
+	for (unsigned id = 1; groups_on(ps) && id < relaxed_load(&ps->groups.top); id++) {
+		struct pswap_group *g = group_by_id(ps, id);
+		bool progress = g && group_room(g) < group_slack(g);
+
+		while (progress && !relaxed_load(&ps->stop) && relaxed_load(&g->live) &&
+		       group_room(g) < 2 * group_slack(g)) {
+			ps_rwlock_read_lock(&ps->freeze);
+			reclaim_group_step(ctx, g, &progress);
+			ps_rwlock_read_unlock(&ps->freeze);
+			busy |= progress;
+		}
+	}
+	return busy;
 }
 
 /* Nothing can be had: the workers have said so for a while, or do not get to say anything for long. */
@@ -275,14 +443,13 @@ static void tidy_pool(struct ps_ctx *ctx)
 	ps_rwlock_read_unlock(&ps->freeze);
 }
 
-/* Frames whose pages were all unmapped: they are at the end of the queue. */
-static void reap_frames(struct ps_ctx *ctx)
+static void reap_list(struct ps_ctx *ctx, struct lruvec *vec)
 {
 	struct pswap *ps = ctx->ps;
 
-	lru_add_drain_all(&ps->lru);
-	for (u32 n = lruvec_nr(&ps->lru.root, LRU_INACTIVE); n; n--) {
-		struct extent *e = next_victim(ps, LRU_INACTIVE);
+	for (u32 n = lruvec_nr(vec, LRU_INACTIVE); n; n--) {
+		struct folio *folio = lru_rotate(&ps->lru, vec, LRU_INACTIVE);
+		struct extent *e = folio ? folio_extent(folio) : NULL;
 		struct frame *f;
 		bool dead;
 
@@ -295,6 +462,17 @@ static void reap_frames(struct ps_ctx *ctx)
 		if (dead)
 			extent_write_out(ctx, e, true);
 	}
+}
+
+/* Frames whose pages were all unmapped: they are at the end of the queue. */
+static void reap_frames(struct ps_ctx *ctx)
+{
+	struct pswap *ps = ctx->ps;
+	struct lruvec *vec;
+
+	lru_add_drain_all(&ps->lru);
+	for (unsigned v = 0; (vec = group_lruvec(ps, v)); v++)
+		reap_list(ctx, vec);
 }
 
 /* A fault waits for room, though the footprint is in bounds. */
@@ -348,6 +526,8 @@ void reclaim_worker(struct ps_ctx *ctx)
 			if (!progress)
 				relaxed_add(&ps->empty_passes, 1);
 		}
+		if (groups_on(ps))
+			busy |= reclaim_groups(ctx);
 		if (first)
 			housekeep(ctx);
 		if (!busy)

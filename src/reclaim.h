@@ -34,6 +34,18 @@ static inline bool reclaim_is_off(struct pswap *ps)
 	return relaxed_load(&ps->locked_all) || relaxed_load(&ps->swapoff);
 }
 
+/* One step for a group that is full: takes and writes nothing but its own pages. Returns how many went
+ * to a store. */
+unsigned reclaim_group_step(struct ps_ctx *ctx, struct pswap_group *g, bool *progress);
+/* As reclaim_throttle, for a group's limit. */
+void reclaim_throttle_group(struct ps_ctx *ctx, struct pswap_group *g, s64 bytes);
+static inline void reclaim_unreserve_group(struct pswap_group *g, s64 bytes)
+{
+	relaxed_sub(&g->reserved, bytes >> PAGE_SHIFT);
+}
+/* Brings g under its limit, if that can be done. */
+void reclaim_group(struct ps_ctx *ctx, struct pswap_group *g);
+
 /* The body of a worker thread. */
 void reclaim_worker(struct ps_ctx *ctx);
 

@@ -82,7 +82,7 @@ static void merge_around(struct ps_mm *mm, u64 start, u64 end)
 	while (i + 1 < mm->nr_regions && mm->regions[i].start <= end) {
 		struct region *a = &mm->regions[i], *b = a + 1;
 
-		if (a->end == b->start && a->flags == b->flags) {
+		if (a->end == b->start && a->flags == b->flags && a->group == b->group) {
 			a->end = b->end;
 			remove_at(mm, i + 1);
 		} else {
@@ -137,6 +137,30 @@ int region_flags(struct ps_mm *mm, u64 start, u64 end, u32 set, u32 clear)
 		r->flags = (r->flags & ~clear) | set;
 	merge_around(mm, start, end);
 	return 0;
+}
+
+int region_set_group(struct ps_mm *mm, u64 start, u64 end, u16 group)
+{
+	struct region *r;
+
+	if (reserve(mm, 2))
+		return -ENOMEM;
+	cut(mm, start);
+	cut(mm, end);
+	for (r = region_after(mm, start); r && r < mm->regions + mm->nr_regions && r->start < end;
+	     r++)
+		r->group = group;
+	merge_around(mm, start, end);
+	return 0;
+}
+
+void region_replace_group(struct ps_mm *mm, u16 from, u16 to)
+{
+	for (u32 i = 0; i < mm->nr_regions; i++)
+		if (mm->regions[i].group == from)
+			mm->regions[i].group = to;
+	if (mm->nr_regions)
+		merge_around(mm, mm->regions[0].start, mm->regions[mm->nr_regions - 1].end);
 }
 
 bool region_covers(struct ps_mm *mm, u64 start, u64 end)

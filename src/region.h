@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * region.h - the ranges of an address space that are registered with its userfaultfd, and what the
- * program said about them.  A sorted array; neighbours with equal flags merge.  The gate is held
+ * program said about them.  A sorted array; neighbours with equal flags of one group merge.  The gate is held
  * exclusively to change it, shared to look.
  */
 #ifndef PS_REGION_H
@@ -18,6 +18,10 @@ int region_add(struct ps_mm *mm, u64 start, u64 end, u32 flags);
 void region_del(struct ps_mm *mm, u64 start, u64 end);
 /* Sets and clears flags of what is registered of [start, end). -ENOMEM. */
 int region_flags(struct ps_mm *mm, u64 start, u64 end, u32 set, u32 clear);
+/* What is registered of [start, end) belongs to a group from now on. -ENOMEM. */
+int region_set_group(struct ps_mm *mm, u64 start, u64 end, u16 group);
+/* What is registered of group `from`, wherever it is, belongs to `to`. */
+void region_replace_group(struct ps_mm *mm, u16 from, u16 to);
 /* True when all of [start, end) is registered. */
 bool region_covers(struct ps_mm *mm, u64 start, u64 end);
 void region_free(struct ps_mm *mm);

@@ -8,6 +8,7 @@
  *   struct extent      2 MiB of addresses: its pmd entry, its pte table, its place on the LRU
  *   struct frame       2 MiB of the swap cache: pages taken out of the program's view
  *   struct lruvec      the active and inactive list of a group; struct folio: an entry of one
+ *   struct pswap_group regions with a limit of their own (group.h)
  *
  * A page of a region is in one of these states; the kernel's page table is the truth about
  * *resident*, ours about the rest:
@@ -21,6 +22,7 @@
  *
  * Lock order (a thread holding one may take only those below it):
  *
+ *   0 ps_groups.lock  groups come and go, and are kept from going (API calls only)
  *   1 pswap.freeze    shared: one operation of a thread of the engine; exclusive: fork
  *   2 extent.io       long operations on an extent: read back, take out, write out (folio lock)
  *   3 ps_mm.gate      shared: "look at the ptes, change the mapping, change the ptes" as one step;
@@ -87,7 +89,7 @@ enum lru_op { LRU_OP_ADD, LRU_OP_ROTATE, LRU_OP_DEACTIVATE, LRU_OP_ACTIVATE, LRU
 /* An entry of an LRU list: an extent's. Up to 512 pages. */
 struct folio {
 	struct folio *prev, *next; /* lruvec.lock */
-	struct lruvec *lruvec;
+	struct lruvec *_Atomic lruvec; /* its lock to change: folio_set_lruvec() */
 	_Atomic u16 pages;   /* in memory, resident or cached; extent.lock to change */
 	_Atomic u16 counted; /* of these, how many its list knows of; lruvec.lock to change */
 	_Atomic u16 pending; /* batches that it waits in */
@@ -156,6 +158,11 @@ struct extent {
 					 * what we know of */
 	struct folio folio;
 
+	/* Groups (group.c): whose its pages are. extent.lock; region.group says the same. */
+	u16 group;    /* of all pages ... */
+	bool grouped; /* the three are as the regions say */
+	u16 *groups;  /* ... unless they are of several: 512, or NULL */
+
 	/* Fault-around (learn.c); extent.io. */
 	_Atomic bool in_part; /* the next window will not be all of it; a hint, read without extent.io */
 	u8 order;	  /* of this stay: 0, 4 or 9 */
@@ -197,6 +204,7 @@ enum region_flags {
 struct region {
 	u64 start, end;
 	u32 flags;
+	u16 group;
 };
 
 #define PT_LEAF_BITS 13
@@ -228,6 +236,36 @@ struct swap_cache {
 	_Atomic u64 nr_pages; /* in all frames */
 };
 
+/* ---- groups (group.h) ---- */
+
+#define PS_MAX_GROUPS 1024 /* with the root group, which is number 0 */
+
+struct pswap_group {
+	struct pswap *ps;
+	u16 id;
+	_Atomic bool live; /* ps_groups.lock and the gate, exclusively, to change */
+	u32 refs;	   /* API calls that use it; ps_groups.lock */
+	_Atomic u64 limit; /* pages in memory; 0: none */
+	_Atomic s64 resident; /* pages in memory, in view or in frames */
+	_Atomic s64 swap;     /* slots; not kept for the root group */
+	_Atomic s64 reserved; /* pages that faults being served may add */
+	_Atomic u64 peak;     /* of resident */
+	_Atomic u64 pages_out, pages_in, reclaimed, throttled_ns;
+	_Atomic u64 give_up_until; /* ns: nothing could be taken from it; do not wait before that */
+	_Atomic u32 warned;
+	struct lruvec lruvec; /* root group: struct lru has it */
+} __attribute__((aligned(PS_CACHELINE)));
+
+struct ps_groups {
+	struct ps_mutex lock;
+	_Atomic bool on; /* there are others than the root group; gate exclusive to change */
+	unsigned nr;	 /* how many */
+	unsigned next;	 /* number to look from for a free one: the longest unused is taken */
+	_Atomic unsigned top;	   /* numbers below this have been used */
+	struct pswap_group *table; /* PS_MAX_GROUPS; NULL before the first is made */
+	struct lruvec mixed;	   /* folios of extents whose pages are of several groups */
+};
+
 /* ---- engine ---- */
 
 #define PS_MAX_HANDLERS 4
@@ -257,6 +295,7 @@ struct ps_ctx {
 	void *pages[PTRS_PER_PMD];
 	u16 index[PTRS_PER_PMD];
 	u32 rng;
+	u16 only; /* reclaim for the group of this number: pages of others stay; 0: any */
 	struct codec probe;	   /* to ask whether a page compresses at all */
 	char probe_out[CODEC_BOUND];
 	/* faults put off until a waiting event has been read */
@@ -331,6 +370,7 @@ struct pswap {
 	unsigned ram_area; /* index of the RAM store's area, or nr_stores */
 	struct swap_cache cache;
 	struct lru lru;
+	struct ps_groups groups;
 	struct ps_member *stat; /* counters; own or in the tree's shared area */
 	struct ps_shm *shm;	/* or NULL */
 

@@ -4,6 +4,7 @@
 #include "account.h"
 #include "arena.h"
 #include "folio_batch.h"
+#include "group.h"
 #include "log.h"
 #include "lru.h"
 #include "pagetable.h"
@@ -65,7 +66,7 @@ static void zap_pmd(struct extent *e, unsigned flags)
 		swp_entry_t first = e->swap;
 
 		pmd_clear(e);
-		free_swap_and_cache_nr(sf, first, PTRS_PER_PMD);
+		swap_free_runs(sf, first, PTRS_PER_PMD);
 	} else if (e->pmd == PMD_CACHED) {
 		pmd_clear(e);
 	} else if (e->pmd == PMD_TABLE) {
@@ -229,7 +230,11 @@ static void cached_to(struct ps_ctx *ctx, struct extent *e, unsigned i, struct p
 
 	ps_assert(d);
 	if (swap_out_page(ctx, page, &entry) == 0) {
-		set_locked(d, pt_index(to), pte_swap(entry));
+		ps_mutex_lock(&d->lock);
+		pte_set(d, pt_index(to), pte_swap(entry));
+		if (groups_on(ps))
+			group_charge_swap(d, pt_index(to), entry, 1);
+		ps_mutex_unlock(&d->lock);
 		return;
 	}
 	if (uffd_copy(mm->uffd, to, page, PAGE_SIZE, true, false) == (s64)PAGE_SIZE) {
