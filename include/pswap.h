@@ -88,8 +88,19 @@ PSWAP_API int pswap_madvise(struct pswap *ps, void *addr, size_t length, int adv
  */
 PSWAP_API int pswap_truncate(struct pswap *ps, void *addr, size_t old_length, size_t new_length);
 
-/* A copy-on-write snapshot of [addr, addr + length), which shares slots with the original. ENOSYS
- * in this version. */
+/*
+ * *copy becomes new memory with what [addr, addr + length) holds now, page-aligned; later writes to
+ * either side are not seen by the other, and either may be unmapped first.  All of the original is
+ * written out, and the two share its slots until they read them back: a clone costs no memory of its
+ * own before.  Groups and hints are those of the original; *copy lies at the same place in its 2 MiB.
+ *
+ * Each page is copied as it is at one moment, but not all pages at the same one: a thread that writes
+ * to several meanwhile may be seen in some of them only.  Pages that the kernel cannot move (mlock, a
+ * device transfer under way) are read in place, and a write at that moment may be seen in part.
+ *
+ * EINVAL: unaligned, length 0, no place for the result, or a part is not pswap's; ENOMEM: no memory, or
+ * no room in any store; EIO: a page of the original cannot be read back.  There is no copy then.
+ */
 PSWAP_API int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy);
 
 /*
@@ -146,6 +157,7 @@ struct pswap_stat {
 	uint64_t slots_used, frames_used, segments_used; /* 0 again when every region is unmapped */
 	uint64_t store_used_bytes[8], store_io_errors[8];
 	uint64_t returned_bytes; /* pool memory given back to the system since the start */
+	uint64_t pages_cloned; /* pages that clones took over by sharing a slot */
 	uint64_t owner_lookups; /* look-ups of a slot's group; none while there is the root group only */
 };
 

@@ -575,6 +575,7 @@ int pswap_stat(struct pswap *ps, struct pswap_stat *st)
 	COPY(pages_poisoned);
 	COPY(pages_pinned);
 	COPY(owner_lookups);
+	st->pages_cloned = relaxed_load(&ps->pages_cloned);
 #undef COPY
 	st->fault_ns_p50 = percentile(m, 50);
 	st->fault_ns_p99 = percentile(m, 99);
@@ -599,13 +600,4 @@ int pswap_purge(struct pswap *ps)
 		if (ps->stores[i]->ops->purge)
 			ps->stores[i]->ops->purge(ps->stores[i]);
 	return 0;
-}
-
-/* ---- for a later version ---- */
-
-int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy)
-{
-	(void)addr, (void)length, (void)copy;
-	CHECK_OPEN(ps);
-	return api_fail(ENOSYS, "pswap_clone is not in this version");
 }

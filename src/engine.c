@@ -31,6 +31,8 @@ void engine_tune(struct pswap *ps, const char *(*getval)(const char *name))
 		ps->cfg.around = 1 + (unsigned)(*v - '0');
 	if ((v = getval("PSWAP_DRAIN")) && strcmp(v, "every") == 0)
 		ps->lru.drain_every = true;
+	if ((v = getval("PSWAP_CLONE")) && strcmp(v, "copy") == 0)
+		ps->cfg.clone_copy = true;
 	if ((v = getval("PSWAP_FREE")) && strcmp(v, "entry") == 0)
 		ps->swap.free_mode = SWAP_FREE_ENTRY;
 }

@@ -391,6 +391,21 @@ static int read_back(struct ps_ctx *ctx, struct extent *e, unsigned i, unsigned 
 	return ret;
 }
 
+int fault_read_slot(struct ps_ctx *ctx, struct extent *e, unsigned i, void *page)
+{
+	unsigned n;
+	int err = 0;
+
+	/* The flag keeps the slot what it is. */
+	n = collect_swapped(ctx, e, i, i + 1);
+	if (!n)
+		return -EAGAIN;
+	if (read_slots(ctx, 1, (char *)page - (size_t)i * PAGE_SIZE, &err) != 1)
+		err = -EIO;
+	drop_cache_flags(ctx, 0, 1);
+	return err;
+}
+
 /* ---- return from the swap cache ---- */
 
 static int return_cached(struct ps_ctx *ctx, struct extent *e, unsigned i, unsigned s,
@@ -631,9 +646,10 @@ int fault_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end)
 			if (groups_on(ctx->ps) && (g = group_at(mm, pt_addr(e, i))))
 				reclaim_throttle_group(ctx, g, (s64)PMD_SIZE);
 			ps_mutex_lock(&e->io);
-			if (kind == PTE_SWAP)
-				read_back(ctx, e, i, i, last);
-			else
+			/* A clone may be reading the same slots. */
+			if (kind == PTE_SWAP && read_back(ctx, e, i, i, last))
+				sys_call0(SYS_sched_yield);
+			else if (kind == PTE_CACHED)
 				return_cached(ctx, e, i, i, last);
 			folio_add_lru(&ctx->ps->lru, &e->folio);
 			ps_mutex_unlock(&e->io);

@@ -16,6 +16,10 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp);
  * or -EIO when a page could not be had (it is poisoned). */
 int fault_range(struct ps_ctx *ctx, struct ps_mm *mm, u64 start, u64 end);
 
+/* Copies what the slot of page i of e holds to `page`. e->io held. 0; -EAGAIN: the pte says something
+ * else by now, or somebody else is reading the slot; -EIO. */
+int fault_read_slot(struct ps_ctx *ctx, struct extent *e, unsigned i, void *page);
+
 /* Returns the pages of e around page i that lie in its frame to the program. e->io held. 0, or not
  * when nothing could be returned now. */
 int fault_return_cached(struct ps_ctx *ctx, struct extent *e, unsigned i);

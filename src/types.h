@@ -322,6 +322,7 @@ struct ps_tuning {
 	unsigned uffd_want;
 	bool foreign_program; /* run mode: anything may happen to the memory behind our back */
 	bool no_thp;	      /* never use huge pages */
+	bool clone_copy;      /* clones get slots of their own, for comparison and tests */
 	bool handoff;	      /* handoff.c may bind threads of the program to CPUs */
 	unsigned around;      /* 0: fault-around is learned; else 1 + its fixed order */
 };
@@ -404,6 +405,7 @@ struct pswap {
 	_Atomic u64 writeback_at, writeback_not_before; /* writeback.c: an address; ns */
 	_Atomic u64 full_until;	    /* ns: every store was full; do not try before that */
 	_Atomic u32 warned; /* bit set of warnings given once */
+	_Atomic u64 pages_cloned; /* pages that got a slot by sharing it (clone.c) */
 	_Atomic u32 files_held; /* a child is to take descriptors of file stores: close none */
 	_Atomic u32 locked_all; /* mlockall: take nothing out */
 	_Atomic u32 swapoff;	/* somebody looks at the memory: the same */

@@ -33,7 +33,8 @@ static const char *const fallbacks[] = { "",
 					 "PSWAP_FREE",
 					 "PSWAP_NO_THP",
 					 "PSWAP_FAULT",
-					 "PSWAP_NO_URING" };
+					 "PSWAP_NO_URING",
+					 "PSWAP_CLONE" };
 
 static inline void set_fallback(const char *name)
 {
@@ -43,6 +44,7 @@ static inline void set_fallback(const char *name)
 		setenv(name,
 		       strcmp(name, "PSWAP_FREE") == 0	? "entry" :
 		       strcmp(name, "PSWAP_FAULT") == 0 ? "signal" :
+		       strcmp(name, "PSWAP_CLONE") == 0 ? "copy" :
 							  "1",
 		       1);
 }
@@ -76,8 +78,8 @@ static inline struct pswap_stat stat_now(void)
 /* A thread is woken by the page it waited for, before the page is charged. */
 static inline void settle(void)
 {
-	ps_rwlock_write_lock(&ps->mm.gate);
-	ps_rwlock_write_unlock(&ps->mm.gate);
+	ps_rwlock_write_lock(&ps->freeze);
+	ps_rwlock_write_unlock(&ps->freeze);
 }
 
 static inline struct pswap_group_stat group_stat_now(struct pswap_group *g)
@@ -123,11 +125,11 @@ static inline void check_all(void)
 	const char *wrong = NULL;
 
 	for (unsigned tries = 0; tries < 100; tries++) {
-		ps_rwlock_write_lock(&ps->mm.gate);
+		ps_rwlock_write_lock(&ps->freeze);
 		wrong = group_check(ps);
 		if (!wrong)
 			wrong = swapfile_check(&ps->swap);
-		ps_rwlock_write_unlock(&ps->mm.gate);
+		ps_rwlock_write_unlock(&ps->freeze);
 		if (!wrong)
 			break;
 		usleep(20000);
