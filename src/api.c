@@ -221,7 +221,8 @@ int pswap_open(struct pswap **out, const struct pswap_options *opt)
 	int ret;
 
 #ifdef PS_DEBUG
-	ps_lock_checks = true;
+	if (!ps_lock_checks)
+		ps_lock_checks = true;
 #endif
 	if (!out)
 		return api_fail(EINVAL, "no place for the result");

@@ -27,7 +27,8 @@ static u64 reserve(u64 start, u64 length)
 	return (u64)(uintptr_t)p;
 }
 
-/* Regions for the copy as the original's are. Gate held exclusively. */
+/* Regions for the copy as the original's are, and charges with them. Gate held exclusively. -EINVAL: the
+ * original has been unmapped, in part, meanwhile. */
 static int copy_regions(struct ps_mm *mm, u64 start, u64 end, u64 to)
 {
 	int ret = 0;
@@ -52,15 +53,14 @@ static int copy_regions(struct ps_mm *mm, u64 start, u64 end, u64 to)
 	return ret;
 }
 
+/* Gate held exclusively. */
 static void undo(struct ps_mm *mm, u64 to, u64 length)
 {
-	ps_rwlock_write_lock(&mm->gate);
 	zap_range(mm, to, to + length, 0);
 	region_del(mm, to, to + length);
 	sys_munmap((void *)(uintptr_t)to, length);
 	if (groups_on(mm->ps))
 		group_unmapped(mm, to, to + length);
-	ps_rwlock_write_unlock(&mm->gate);
 }
 
 int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy)
@@ -78,16 +78,15 @@ int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy)
 	if (!to)
 		return api_fail(ENOMEM, "no address space for the copy");
 	old = api_enter();
+	ps_mutex_lock(&ps->ctx_lock);
+	ret = clone_range(ps->ctx[PS_NR_CTX - 1], &ps->mm, start, start + length, to);
+	ps_mutex_unlock(&ps->ctx_lock);
 	ps_rwlock_write_lock(&ps->mm.gate);
-	ret = copy_regions(&ps->mm, start, start + length, to);
-	ps_rwlock_write_unlock(&ps->mm.gate);
-	if (ret == 0) {
-		ps_mutex_lock(&ps->ctx_lock);
-		ret = clone_range(ps->ctx[PS_NR_CTX - 1], &ps->mm, start, start + length, to);
-		ps_mutex_unlock(&ps->ctx_lock);
-	}
+	if (ret == 0)
+		ret = copy_regions(&ps->mm, start, start + length, to);
 	if (ret)
 		undo(&ps->mm, to, length);
+	ps_rwlock_write_unlock(&ps->mm.gate);
 	api_leave(old);
 	if (ret == -EINVAL)
 		return api_fail(EINVAL, "a part of the range was not mapped by pswap_mmap");

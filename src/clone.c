@@ -6,6 +6,9 @@
  * shared: who touches a page meanwhile waits, so each page is copied as it is at one moment, that of
  * the MOVE.  Frames are not shared: a page in one can go back to one side only.
  *
+ * The new range is no region yet, and not registered: a fault beside it, in the same extent, must not
+ * map anything there.  So its slots may be charged to a neighbour's group until it is one.
+ *
  * A count that cannot be raised (no memory for the overflow table) and pages that could not be moved
  * are copied to slots of the clone's own.
  */
@@ -188,13 +191,17 @@ static int clone_extent(struct ps_ctx *ctx, struct extent *e, struct extent *d, 
 	if (in_memory(e) && extent_page_out(ctx, e))
 		return -ENOMEM;
 	ps_rwlock_read_lock(&e->mm->gate);
-	if (groups_on(ctx->ps) && !d->grouped)
-		group_sync(d);
 	ret = clone_share(ctx, e, d, i, last, rest);
 	ps_rwlock_read_unlock(&e->mm->gate);
-	d->order = e->order;
-	d->proven = e->proven;
-	relaxed_store(&d->in_part, relaxed_load(&e->in_part));
+	/* What was learned of one holds for the other, unless d has other regions in it, in use. */
+	if (ps_mutex_trylock(&d->io)) {
+		if (last - i == PTRS_PER_PMD) {
+			d->order = e->order;
+			d->proven = e->proven;
+			relaxed_store(&d->in_part, relaxed_load(&e->in_part));
+		}
+		ps_mutex_unlock(&d->io);
+	}
 	for (; i < last && !ret; i++)
 		if (rest[i / 64] >> (i % 64) & 1)
 			ret = copy_page(ctx, e, d, i);

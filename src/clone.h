@@ -10,8 +10,8 @@
 #include "types.h"
 
 /*
- * Gives [to, to + (end - start)) the contents of [start, end); both are registered and the first lies
- * at the same place of its 2 MiB as the second.  Nobody knows of the new range yet.  0; -ENOMEM: no
+ * Gives [to, to + (end - start)) the contents of [start, end), which is registered.  Nobody knows of the
+ * new range yet: it is mapped, no region, not registered.  It lies at the same place of its 2 MiB.  0; -ENOMEM: no
  * memory, or no room in a store; -EIO: a page cannot be read back.  After an error the new range
  * has a part of it: it is to be zapped.  Gate not held.
  */

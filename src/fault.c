@@ -498,7 +498,7 @@ static bool clip(struct ps_mm *mm, struct extent *e, unsigned i, unsigned *s, un
 		*s = r->start > e->addr ? pt_index(r->start) : 0;
 		*end = r->end < e->addr + PMD_SIZE ? pt_index(r->end) : PTRS_PER_PMD;
 		*flags = r->flags;
-		if (groups_on(mm->ps) && !e->grouped)
+		if (groups_on(mm->ps) && !relaxed_load(&e->grouped))
 			group_sync(e);
 	}
 	ps_rwlock_read_unlock(&mm->gate);

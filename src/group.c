@@ -196,7 +196,7 @@ static bool sync_extent(struct extent *e, u16 **spare)
 		e->groups = NULL;
 	}
 	e->group = want[0];
-	e->grouped = true;
+	relaxed_store(&e->grouped, true);
 	folio_set_lruvec(&e->folio, lruvec_of(e));
 	ps_mutex_unlock(&e->lock);
 	return true;
@@ -405,7 +405,7 @@ static const char *check_extent(struct extent *e, s64 *resident)
 	bool mixed = wanted_groups(e, want);
 	unsigned pages = 0;
 
-	if (mixed != (e->groups != NULL) && e->grouped)
+	if (mixed != (e->groups != NULL) && relaxed_load(&e->grouped))
 		return "extent has a table of groups without need, or none with need";
 	if (relaxed_load(&e->folio.lruvec) != lruvec_of(e))
 		return "folio belongs to the lists of another group";

@@ -160,7 +160,7 @@ struct extent {
 
 	/* Groups (group.c): whose its pages are. extent.lock; region.group says the same. */
 	u16 group;    /* of all pages ... */
-	bool grouped; /* the three are as the regions say */
+	_Atomic bool grouped; /* the three are as the regions say */
 	u16 *groups;  /* ... unless they are of several: 512, or NULL */
 
 	/* Fault-around (learn.c); extent.io. */

@@ -2,10 +2,11 @@
 // LIBS: -lpswap
 /*
  * stress - libpswap under random operations of several threads: map, fill, page out, read back,
- * truncate, zap, unmap (whole and parts), advice, wrong calls; a small limit; contents a function
- * of the page and its version, checked all the time.
+ * truncate, zap, unmap (whole and parts), clone, advice, wrong calls; regions that change groups,
+ * groups that come and go; a small limit; contents a function of the page and its version, checked
+ * all the time.
  *
- *     stress [-d SECONDS] [-t THREADS] [-m LIMIT_MIB] [-l LIVE_MIB] [-s SEED]
+ *     stress [-d SECONDS] [-t THREADS] [-m LIMIT_MIB] [-l LIVE_MIB] [-s SEED] [-g GROUPS]
  *
  * Regions are shared by the threads: what changes contents takes the region's lock for writing,
  * reading and everything that must not change contents takes it for reading, so faults, page-outs
@@ -19,6 +20,7 @@
 #include <dirent.h>
 
 #define REGIONS	  48
+#define GROUPS	  8
 #define MAX_PAGES 4096 /* 16 MiB */
 #define UNMAPPED  0xffffffffU
 
@@ -48,14 +50,19 @@ enum op {
 	OP_TRUNCATE,
 	OP_UNMAP,
 	OP_UNMAP_PART,
+	OP_CLONE,
+	OP_GROUP,
+	OP_REGROUP,
 	OP_WRONG,
 	OP_STAT,
 	OPS
 };
 static const char *const op_name[OPS] = { "map",      "fill",	    "check", "pageout",	 "cold",
 					  "willneed", "populate",   "hint",  "dontneed", "truncate",
-					  "unmap",    "unmap_part", "wrong", "stat" };
-static const int weight[OPS] = { 4, 30, 40, 8, 4, 4, 3, 2, 3, 2, 2, 3, 2, 1 };
+					  "unmap",    "unmap_part", "clone", "group",	 "regroup",
+					  "wrong",    "stat" };
+static const int weight[OPS] = { 4, 30, 40, 8, 4, 4, 3, 2, 3, 2, 2, 3, 3, 4, 1, 2, 1 };
+#define WEIGHTS 116
 
 struct worker {
 	pthread_t th;
@@ -70,7 +77,9 @@ static struct worker worker[64];
 static struct pswap *ps;
 static int threads = 4;
 static double seconds = 10;
-static u64 limit_mib = 64, live_mib = 320, seed = 1;
+static u64 limit_mib = 64, live_mib = 320, seed = 1, groups = 4, started_ns;
+static pthread_rwlock_t group_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct pswap_group *group[GROUPS];
 static _Atomic u64 live_pages, next_id;
 static _Atomic bool stop;
 
@@ -199,6 +208,17 @@ static void unmap_rest(struct region *r)
 	forget(r);
 }
 
+/* Every other two seconds there are no groups. */
+static bool group_time(void)
+{
+	return groups && (pt_now_ns() - started_ns) / 2000000000 % 2 == 0;
+}
+
+static struct pswap_group *any_group(struct worker *w)
+{
+	return group_time() && rnd(w, 4) ? group[rnd(w, groups)] : NULL;
+}
+
 static bool do_map(struct worker *w, struct region *r)
 {
 	u32 pages;
@@ -217,13 +237,81 @@ static bool do_map(struct worker *w, struct region *r)
 	}
 	if ((live_pages + pages) * PT_PAGE > live_mib * PT_MIB)
 		return false;
-	r->base = pswap_mmap(ps, pages * PT_PAGE, NULL, rnd(w, 4) ? 0 : PSWAP_MAP_NOHUGE);
+	PCHECK(pthread_rwlock_rdlock(&group_lock));
+	r->base = pswap_mmap(ps, pages * PT_PAGE, any_group(w), rnd(w, 4) ? 0 : PSWAP_MAP_NOHUGE);
+	PCHECK(pthread_rwlock_unlock(&group_lock));
 	CHECKF(r->base != MAP_FAILED, "pswap_mmap %u pages: %s", pages, pswap_strerror());
 	CHECK(pages < 512 || ((uintptr_t)r->base & (PT_HUGE - 1)) == 0);
 	r->pages = pages;
 	r->id = ++next_id;
 	memset(r->version, 0, pages * sizeof(r->version[0]));
 	live_pages += pages;
+	return true;
+}
+
+/* All of r to another region, if one is free. */
+static bool do_clone(struct worker *w, struct region *r)
+{
+	struct region *c = &region[rnd(w, REGIONS)];
+	void *copy;
+
+	for (u32 i = 0; i < r->pages; i++)
+		if (r->version[i] == UNMAPPED)
+			return false;
+	if (c == r || (live_pages + r->pages) * PT_PAGE > live_mib * PT_MIB)
+		return false;
+	if (pthread_rwlock_trywrlock(&c->lock))
+		return false;
+	if (c->base) {
+		PCHECK(pthread_rwlock_unlock(&c->lock));
+		return false;
+	}
+	CHECKF(pswap_clone(ps, r->base, r->pages * PT_PAGE, &copy) == 0, "pswap_clone %u pages: %s",
+	       r->pages, pswap_strerror());
+	c->base = copy;
+	c->pages = r->pages;
+	c->id = r->id;
+	memcpy(c->version, r->version, r->pages * sizeof(r->version[0]));
+	live_pages += c->pages;
+	for (int k = 0; k < 16; k++)
+		check(c, rnd(w, c->pages));
+	PCHECK(pthread_rwlock_unlock(&c->lock));
+	return true;
+}
+
+static bool do_group(struct worker *w, struct region *r, u32 first, u32 n)
+{
+	struct pswap_group_stat st = { .size = sizeof(st) };
+	struct pswap_group *g;
+
+	PCHECK(pthread_rwlock_rdlock(&group_lock));
+	g = any_group(w);
+	CHECKF(pswap_group_move(ps, r->base + first * PT_PAGE, n * PT_PAGE, g) == 0,
+	       "pswap_group_move %u pages: %s", n, pswap_strerror());
+	if (g)
+		CHECK(pswap_group_stat(g, &st) == 0 && st.limit_bytes);
+	PCHECK(pthread_rwlock_unlock(&group_lock));
+	return true;
+}
+
+/* One comes or goes. */
+static bool do_regroup(struct worker *w)
+{
+	u64 i = rnd(w, GROUPS), limit;
+
+	if (i >= groups)
+		return false;
+	PCHECK(pthread_rwlock_wrlock(&group_lock));
+	if (group[i] && (!group_time() || rnd(w, 8) == 0)) {
+		CHECKF(pswap_group_delete(group[i]) == 0, "pswap_group_delete: %s",
+		       pswap_strerror());
+		group[i] = NULL;
+	} else if (!group[i] && group_time()) {
+		limit = (4 + rnd(w, limit_mib / 2)) * PT_MIB;
+		CHECKF(pswap_group_create(ps, limit, &group[i]) == 0, "pswap_group_create: %s",
+		       pswap_strerror());
+	}
+	PCHECK(pthread_rwlock_unlock(&group_lock));
 	return true;
 }
 
@@ -288,7 +376,7 @@ static void step(struct worker *w)
 	static const int hints[] = { MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_HUGEPAGE,
 				     MADV_NOHUGEPAGE };
 	struct region *r = &region[rnd(w, REGIONS)];
-	int k = rnd(w, 108), op, err = 0;
+	int k = rnd(w, WEIGHTS), op, err = 0;
 	u32 first = 0, n = 0, i, cut;
 	bool done = true, writes;
 
@@ -299,7 +387,7 @@ static void step(struct worker *w)
 	w->now = op;
 	PCHECK(writes ? pthread_rwlock_wrlock(&r->lock) : pthread_rwlock_rdlock(&r->lock));
 	if (op != OP_MAP && op != OP_WRONG && op != OP_UNMAP && op != OP_STAT &&
-	    !range(w, r, &first, &n)) {
+	    op != OP_REGROUP && !range(w, r, &first, &n)) {
 		PCHECK(pthread_rwlock_unlock(&r->lock));
 		return;
 	}
@@ -368,6 +456,15 @@ static void step(struct worker *w)
 		if (i == r->pages)
 			forget(r);
 		break;
+	case OP_CLONE:
+		done = do_clone(w, r);
+		break;
+	case OP_GROUP:
+		done = do_group(w, r, first, n);
+		break;
+	case OP_REGROUP:
+		done = do_regroup(w);
+		break;
 	case OP_WRONG:
 		done = do_wrong(w, r);
 		break;
@@ -381,7 +478,7 @@ static void step(struct worker *w)
 	}
 	CHECKF(err == 0, "%s of %u pages: %s", op_name[op], n, pswap_strerror());
 	/* what must not change contents did not (one page of it) */
-	if (!writes && op != OP_STAT && op != OP_CHECK && rnd(w, 3) == 0)
+	if (!writes && op != OP_STAT && op != OP_CHECK && op != OP_REGROUP && rnd(w, 3) == 0)
 		check(r, first + rnd(w, n));
 	PCHECK(pthread_rwlock_unlock(&r->lock));
 	w->count[op] += done;
@@ -464,7 +561,7 @@ int main(int argc, char **argv)
 	u64 filled = 0, checked = 0;
 	int o, fds0, fds_open, tasks0, err;
 
-	while ((o = getopt(argc, argv, "d:t:m:l:s:")) != -1) {
+	while ((o = getopt(argc, argv, "d:t:m:l:s:g:")) != -1) {
 		switch (o) {
 		case 'd':
 			seconds = atof(optarg);
@@ -481,11 +578,14 @@ int main(int argc, char **argv)
 		case 's':
 			seed = strtoul(optarg, NULL, 10);
 			break;
+		case 'g':
+			groups = strtoul(optarg, NULL, 10);
+			break;
 		default:
 			return 2;
 		}
 	}
-	if (threads < 1 || threads > 64)
+	if (threads < 1 || threads > 64 || groups > GROUPS)
 		return 2;
 	for (int i = 0; i < REGIONS; i++) {
 		PCHECK(pthread_rwlock_init(&region[i].lock, NULL));
@@ -504,6 +604,7 @@ int main(int argc, char **argv)
 	fds_open = entries("/proc/self/fd");
 	CHECK(pswap_stat(ps, &st0) == 0);
 	rss_open = rss();
+	started_ns = pt_now_ns();
 	for (int i = 0; i < threads; i++) {
 		worker[i].x = pt_mix(seed * 1000 + i) | 1;
 		since[i] = pt_now_ns();
@@ -535,6 +636,24 @@ int main(int argc, char **argv)
 			check(&region[i], k);
 		if (region[i].base)
 			unmap_rest(&region[i]);
+	}
+	for (u64 i = 0; i < groups; i++) {
+		struct pswap_group_stat gs = { .size = sizeof(gs) };
+
+		if (!group[i])
+			continue;
+		/* A thread that is reading a slot may be the last to let go of it. */
+		for (int tries = 0; tries < 100; tries++) {
+			CHECK(pswap_group_stat(group[i], &gs) == 0);
+			if (!gs.resident_bytes && !gs.swapped_pages)
+				break;
+			usleep(20000);
+		}
+		CHECKF(!gs.resident_bytes && !gs.swapped_pages && !gs.mapped_bytes,
+		       "group %llu: resident %llu, slots %llu, mapped %llu", (unsigned long long)i,
+		       (unsigned long long)gs.resident_bytes, (unsigned long long)gs.swapped_pages,
+		       (unsigned long long)gs.mapped_bytes);
+		CHECK(pswap_group_delete(group[i]) == 0);
 	}
 	alarm(0);
 	CHECK(pswap_purge(ps) == 0);
