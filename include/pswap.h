@@ -157,6 +157,8 @@ struct pswap_stat {
 	uint64_t slots_used, frames_used, segments_used; /* 0 again when every region is unmapped */
 	uint64_t store_used_bytes[8], store_io_errors[8];
 	uint64_t returned_bytes; /* pool memory given back to the system since the start */
+	uint64_t refaults;    /* 2 MiB extents read back after reclaim had written them out */
+	uint64_t activations; /* of these: soon enough to belong to a working set that is being thrashed */
 	uint64_t pages_cloned; /* pages that clones took over by sharing a slot */
 	uint64_t owner_lookups; /* look-ups of a slot's group; none while there is the root group only */
 };

@@ -575,6 +575,8 @@ int pswap_stat(struct pswap *ps, struct pswap_stat *st)
 	COPY(pages_cache_in);
 	COPY(pages_poisoned);
 	COPY(pages_pinned);
+	COPY(refaults);
+	COPY(activations);
 	COPY(owner_lookups);
 	st->pages_cloned = relaxed_load(&ps->pages_cloned);
 #undef COPY

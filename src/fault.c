@@ -18,6 +18,7 @@
 #include "reclaim.h"
 #include "region.h"
 #include "swap_cache.h"
+#include "workingset.h"
 
 #define RETRY 1 /* nothing was decided: the toucher is to fault again */
 
@@ -524,6 +525,7 @@ static int serve(struct ps_ctx *ctx, struct ps_mm *mm, struct extent *e, unsigne
 		return fill(ctx, e, i, i, i + 1);
 	case PTE_SWAP:
 		learn_window(ctx, e, i, flags, &s, &end);
+		workingset_refault(e);
 		return read_back(ctx, e, i, MAX(s, lo), MIN(end, hi));
 	case PTE_CACHED:
 		learn_window(ctx, e, i, flags, &s, &end);

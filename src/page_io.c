@@ -11,6 +11,7 @@
 #include "lru.h"
 #include "pagetable.h"
 #include "swap_cache.h"
+#include "workingset.h"
 
 #define INCOMPRESSIBLE_NS 4000000000ULL /* memory that did not shrink is not tried again before */
 
@@ -310,6 +311,8 @@ int extent_write_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 	if (f && f->nr_live == 0) {
 		ret = f->nr_pages;
 		frame_drop(e);
+		if (!wait && written)
+			workingset_evict(e, written);
 		extent_lru_settle(e);
 	} else if (f && !ret && ctx->only) {
 		/* What is left is of other groups, or comes next time. */

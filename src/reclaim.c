@@ -12,6 +12,7 @@
 #include "lru.h"
 #include "pageout.h"
 #include "pagetable.h"
+#include "workingset.h"
 #include "writeback.h"
 
 #define CANDIDATES 16		     /* extents looked at in one step before giving up */
@@ -126,6 +127,12 @@ static unsigned try_take(struct ps_ctx *ctx)
 		/* Pages came into it since it was last here: a second chance. */
 		if (relaxed_load(&e->referenced) && spared < all) {
 			relaxed_store(&e->referenced, false);
+			spared++;
+			i--;
+			continue;
+		}
+		/* Thrown out too early last time. */
+		if (spared < 2 * all && workingset_spare(e)) {
 			spared++;
 			i--;
 			continue;

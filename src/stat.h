@@ -37,6 +37,8 @@ struct ps_store_stat {
 	X(entry_frees)         /* slots freed one by one */                                      \
 	X(cluster_frees)       /* whole clusters freed in one step */                            \
 	X(lru_drains)          /* lru_add_drain calls */                                         \
+	X(refaults)            /* extents read back after reclaim had written them out */        \
+	X(activations)         /* of these: soon enough to be a working set's (workingset.h) */  \
 	X(owner_lookups)       /* group owner look-ups */                                        \
 	X(pages_poisoned)      /* pages that could not be read back */                           \
 	X(pages_written_back)  /* pages that went from memory on to another store */             \

@@ -103,6 +103,7 @@ struct lruvec {
 	struct folio *head[LRU_NR], *tail[LRU_NR];
 	_Atomic u32 nr[LRU_NR]; /* folios */
 	_Atomic u64 nr_pages[LRU_NR];
+	_Atomic u64 age; /* pages that reclaim wrote out of it (workingset.h) */
 };
 
 struct folio_batch {
@@ -145,6 +146,7 @@ struct extent {
 	u64 addr; /* of its first byte, 2 MiB aligned */
 	u8 pmd;	  /* enum pmd_kind */
 	_Atomic bool referenced; /* asked for since it came on its list; a hint, without a lock */
+	_Atomic bool spare; /* workingset.h: one more second chance */
 	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
 	u16 nr_pte; /* PMD_TABLE: entries that are not PTE_NONE */
 	u16 nr_present; /* bits in present */
@@ -157,6 +159,8 @@ struct extent {
 	u64 present[PTRS_PER_PMD / 64]; /* resident pages: exact for memory of the API, in run mode
 					 * what we know of */
 	struct folio folio;
+
+	u64 evicted; /* lruvec.age when reclaim wrote its last page, or 0; extent.io */
 
 	/* Groups (group.c): whose its pages are. extent.lock; region.group says the same. */
 	u16 group;    /* of all pages ... */

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "folio_batch.h"
@@ -194,6 +195,12 @@ static inline void unmap(char *p, size_t pages)
 static inline void advise(char *p, size_t pages, int advice)
 {
 	assert_int_equal(pswap_madvise(ps, p, PAGES(pages), advice), 0);
+}
+
+/* Sanitizers make mlock() do nothing. */
+static inline long lock_pages(char *p, size_t pages)
+{
+	return syscall(SYS_mlock, p, PAGES(pages));
 }
 
 static inline struct pswap_group *new_group(u64 limit)

@@ -283,7 +283,7 @@ static void test_locked(void **state)
 	(void)state;
 	ps = open_limit(MiB(64));
 	p = mixed(8, 0);
-	if (mlock(p + PAGES(600), PAGES(40))) {
+	if (lock_pages(p + PAGES(600), 40)) {
 		assert_int_equal(pswap_close(ps), 0);
 		printf("memory cannot be locked here\n");
 		skip();

@@ -442,7 +442,7 @@ static void test_locked(void **state)
 	g = new_group(MiB(4));
 	p = map(2048, NULL, PSWAP_MAP_NOHUGE);
 	fill(p, 1, 2048);
-	if (mlock(p, PAGES(1536))) {
+	if (lock_pages(p, 1536)) {
 		assert_int_equal(pswap_close(ps), 0);
 		printf("memory cannot be locked here\n");
 		skip();
@@ -454,7 +454,7 @@ static void test_locked(void **state)
 	expect_error(pswap_group_move(ps, p + PAGES(512), PAGES(1024), g), EBUSY);
 	assert_int_equal(pswap_group_move(ps, p + PAGES(1536), PAGES(512), g), 0);
 	check_all();
-	munlock(p, PAGES(1536));
+	syscall(SYS_munlock, p, PAGES(1536));
 	assert_int_equal(pswap_group_move(ps, p, PAGES(2048), g), 0);
 	expect(p, 1, 2048);
 	check_all();
