@@ -272,8 +272,8 @@ static int take_table(struct pswap *ps)
 		return -ENOMEM;
 	gs->next = 1;
 	atomic_store(&gs->top, 1);
-	gs->table = table;
 	table[0].ps = ps;
+	gs->table = table;
 	return 0;
 }
 
@@ -296,9 +296,12 @@ int group_create(struct pswap *ps, u64 limit, struct pswap_group **group)
 		ret = swapfile_enable_groups(&ps->swap);
 	if (ret == 0) {
 		gs->next = gs->next % (PS_MAX_GROUPS - 1) + 1;
-		g->ps = ps;
-		g->id = (u16)(g - gs->table);
-		ps_lock_set_rank(&g->lruvec.lock, RANK_LEAF);
+		/* Some look at a number that was in use once without any lock: these stay. */
+		if (!g->ps) {
+			g->ps = ps;
+			g->id = (u16)(g - gs->table);
+			ps_lock_set_rank(&g->lruvec.lock, RANK_LEAF);
+		}
 		relaxed_store(&g->limit, limit >> PAGE_SHIFT);
 		relaxed_store(&g->peak, 0);
 		relaxed_store(&g->pages_out, 0);
@@ -311,7 +314,7 @@ int group_create(struct pswap *ps, u64 limit, struct pswap_group **group)
 			atomic_store(&gs->top, g->id + 1U);
 		if (!gs->nr++)
 			begin(ps);
-		relaxed_store(&g->live, true);
+		atomic_store(&g->live, true);
 		*group = g;
 	} else {
 		swapfile_disable_groups(&ps->swap);
@@ -354,7 +357,7 @@ bool group_valid(struct pswap *ps, const struct pswap_group *g)
 	uintptr_t off = (uintptr_t)g - (uintptr_t)table;
 
 	return table && g > table && g < table + PS_MAX_GROUPS && off % sizeof(*g) == 0 &&
-	       relaxed_load(&g->live);
+	       atomic_load(&g->live);
 }
 
 /* ---- lists and limits ---- */

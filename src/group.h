@@ -75,7 +75,7 @@ static inline struct pswap_group *group_by_id(struct pswap *ps, unsigned id)
 	struct pswap_group *g = id && id < PS_MAX_GROUPS && groups_on(ps) ? &ps->groups.table[id] :
 									    NULL;
 
-	return g && relaxed_load(&g->live) ? g : NULL;
+	return g && atomic_load(&g->live) ? g : NULL;
 }
 
 /* The n-th lruvec that there is: of the root group, of the mixed extents, of each other group. NULL

@@ -266,7 +266,7 @@ struct ps_groups {
 	unsigned nr;	 /* how many */
 	unsigned next;	 /* number to look from for a free one: the longest unused is taken */
 	_Atomic unsigned top;	   /* numbers below this have been used */
-	struct pswap_group *table; /* PS_MAX_GROUPS; NULL before the first is made */
+	struct pswap_group *_Atomic table; /* PS_MAX_GROUPS; NULL before the first is made */
 	struct lruvec mixed;	   /* folios of extents whose pages are of several groups */
 };
 

@@ -5,7 +5,8 @@
  * groups, groups that come and go.  Written for ThreadSanitizer; what each page holds is checked all
  * the time, and at the end that each folio is on one list, charges sum up and no count is lost.
  *
- * OPS=n in the environment: operations in all (default 400,000; FULL=1: 10^7).
+ * OPS=n in the environment: operations in all (default 400,000, under ThreadSanitizer 120,000;
+ * FULL=1: 10^7).
  *
  * timeout: 3600
  */
@@ -26,6 +27,11 @@
 #define PAGES_IN_ALL (EXTENTS * PTRS_PER_PMD)
 #define CLUSTERS 128U
 #define NR_GROUPS 6U
+#ifdef __SANITIZE_THREAD__
+#define DEFAULT_OPS 120000
+#else
+#define DEFAULT_OPS 400000
+#endif
 
 static struct pswap engine;
 static struct ps_member member;
@@ -121,8 +127,21 @@ static void drop_frame(struct extent *e)
 	frame_release(ps, f);
 }
 
+/* Its frame has no page left: an unmap may have taken the last one. io held. */
+static bool frame_dead(struct extent *e, bool *present)
+{
+	bool dead;
+
+	ps_mutex_lock(&e->lock);
+	dead = e->frame && !e->frame->nr_live;
+	*present = e->nr_present;
+	ps_mutex_unlock(&e->lock);
+	return dead;
+}
+
 static void fault(u64 *seed)
 {
+	bool present;
 	struct extent *e = extent(rnd(seed, EXTENTS));
 	unsigned i, last;
 
@@ -135,7 +154,7 @@ static void fault(u64 *seed)
 		if (bring_back(e, i) && rnd(seed, 2))
 			values(e)[i] = relaxed_add(&next_value, 1) + 1;
 	ps_rwlock_read_unlock(&ps->mm.gate);
-	if (e->frame && !e->frame->nr_live) {
+	if (frame_dead(e, &present)) {
 		drop_frame(e);
 		folio_activate(&ps->lru, &e->folio);
 	}
@@ -226,6 +245,7 @@ static void evict(struct ps_ctx *ctx, u64 *seed)
 	struct folio *f = vec ? lru_rotate(&ps->lru, vec, LRU_ACTIVE + rnd(seed, 2)) : NULL;
 	struct extent *e = f ? folio_extent(f) : extent(rnd(seed, EXTENTS));
 	struct pswap_group *g;
+	bool present;
 	u16 only = 0;
 
 	if (rnd(seed, 3) == 0 && (g = group_by_id(ps, 1 + rnd(seed, NR_GROUPS))))
@@ -236,9 +256,9 @@ static void evict(struct ps_ctx *ctx, u64 *seed)
 		take(e, only);
 	if (e->frame && rnd(seed, 3))
 		write_out(ctx, e);
-	if (e->frame && !e->frame->nr_live) {
+	if (frame_dead(e, &present)) {
 		drop_frame(e);
-		if (e->nr_present)
+		if (present)
 			folio_activate(&ps->lru, &e->folio);
 		else
 			folio_del_lru(&e->folio);
@@ -414,7 +434,7 @@ static void run_threads(enum swap_free_mode mode)
 	assert_int_equal(swapfile_add_area(&ps->swap, &mock->st), 0);
 	assert_int_equal(pt_init(&ps->mm), 0);
 	assert_int_equal(region_add(&ps->mm, BASE, BASE + PAGES(PAGES_IN_ALL), 0), 0);
-	relaxed_store(&ops_left, (s64)(ops ? strtoull(ops, NULL, 10) : full ? 10000000 : 400000) / 2);
+	relaxed_store(&ops_left, (s64)(ops ? strtoull(ops, NULL, 10) : full ? 10000000 : DEFAULT_OPS) / 2);
 	for (unsigned i = 0; i < THREADS; i++) {
 		ctx[i] = arena_map(sizeof(*ctx[i]));
 		assert_non_null(ctx[i]);
