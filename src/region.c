@@ -54,10 +54,10 @@ static void insert_at(struct ps_mm *mm, u32 i, struct region r)
 	mm->nr_regions++;
 }
 
-static void remove_at(struct ps_mm *mm, u32 i)
+static void remove_at(struct ps_mm *mm, u32 i, u32 n)
 {
-	mm->nr_regions--;
-	memmove(&mm->regions[i], &mm->regions[i + 1],
+	mm->nr_regions -= n;
+	memmove(&mm->regions[i], &mm->regions[i + n],
 		(mm->nr_regions - i) * sizeof(struct region));
 }
 
@@ -77,23 +77,24 @@ static void cut(struct ps_mm *mm, u64 addr)
 static void merge_around(struct ps_mm *mm, u64 start, u64 end)
 {
 	struct region *r = region_after(mm, start ? start - 1 : 0);
-	u32 i = r ? r - mm->regions : mm->nr_regions;
+	u32 i = r ? r - mm->regions : mm->nr_regions, k = i + 1;
 
-	while (i + 1 < mm->nr_regions && mm->regions[i].start <= end) {
-		struct region *a = &mm->regions[i], *b = a + 1;
+	for (; k < mm->nr_regions && mm->regions[i].start <= end; k++) {
+		struct region *a = &mm->regions[i], *b = &mm->regions[k];
 
-		if (a->end == b->start && a->flags == b->flags && a->group == b->group) {
+		if (a->end == b->start && a->flags == b->flags && a->group == b->group)
 			a->end = b->end;
-			remove_at(mm, i + 1);
-		} else {
-			i++;
-		}
+		else
+			mm->regions[++i] = *b;
 	}
+	if (k > i + 1)
+		remove_at(mm, i + 1, k - (i + 1));
 }
 
 void region_del(struct ps_mm *mm, u64 start, u64 end)
 {
 	struct region *r;
+	u32 i, n = 0;
 
 	/* A cut in the middle of one region needs a slot; without it, forget the tail as well: its
 	 * pages then are merely never taken out again, and faults there still are first touches or
@@ -102,12 +103,17 @@ void region_del(struct ps_mm *mm, u64 start, u64 end)
 		cut(mm, start);
 		cut(mm, end);
 	}
-	while ((r = region_after(mm, start)) && r->start < end) {
-		if (r->start < start)
-			r->end = start;
-		else
-			remove_at(mm, r - mm->regions);
+	r = region_after(mm, start);
+	i = r ? r - mm->regions : mm->nr_regions;
+	if (r && r->start < start) {
+		r->end = start;
+		i++;
 	}
+	/* At once: groups can cut a range into as many regions as it has pages. */
+	while (i + n < mm->nr_regions && mm->regions[i + n].start < end)
+		n++;
+	if (n)
+		remove_at(mm, i, n);
 }
 
 int region_add(struct ps_mm *mm, u64 start, u64 end, u32 flags)
