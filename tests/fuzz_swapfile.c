@@ -140,11 +140,31 @@ static void do_prepare(unsigned a, u64 s, unsigned nr)
 		set_folio(a, s, nr);
 }
 
+static bool m_all_counted(unsigned a, u64 s, unsigned nr)
+{
+	if (s + nr > M.nr_slots[a])
+		return false;
+	for (unsigned i = 0; i < nr; i++)
+		if (!M.slots[a][s + i].count)
+			return false;
+	return true;
+}
+
 static void do_free(unsigned a, u64 s, unsigned nr)
 {
+	bool runs = draw(8) == 0 && m_all_counted(a, s, nr);
+	u64 split = W[0].sf.split_batches;
+
 	totals[FREES]++;
-	for (unsigned k = 0; k < 2; k++)
-		free_swap_and_cache_nr(&W[k].sf, swp_entry(a, s), nr);
+	for (unsigned k = 0; k < 2; k++) {
+		if (runs)
+			swap_free_runs(&W[k].sf, swp_entry(a, s), nr);
+		else
+			free_swap_and_cache_nr(&W[k].sf, swp_entry(a, s), nr);
+	}
+	/* What is cut at owners spans none. A folio that is dropped may. */
+	if (runs && W[0].drops == M.drops && W[0].sf.split_batches != split)
+		mismatch("a run that was cut spans two groups", a, s);
 	if (nr)
 		m_free_run(a, s, nr);
 }
@@ -374,7 +394,58 @@ static void do_move_owner(unsigned a, u64 s)
 		set_owner(a, s, n, draw(GROUPS));
 }
 
+/* Slots of one group, of some, become another's. */
+static void do_change_owner(unsigned a, u64 s)
+{
+	unsigned nr = MIN(draw_length(), (unsigned)(C - s % C)), n = 0;
+	u16 from = draw(GROUPS), to = draw(GROUPS);
+
+	if (s + nr > M.nr_slots[a])
+		return;
+	for (unsigned i = 0; i < nr && M.groups; i++)
+		if (M.slots[a][s + i].used && M.slots[a][s + i].owner == from) {
+			M.slots[a][s + i].owner = to;
+			n++;
+		}
+	M.charge[from] -= n;
+	M.charge[to] += n;
+	for (unsigned k = 0; k < 2; k++) {
+		W[k].charge[from] -= n;
+		W[k].charge[to] += n;
+		if (swap_group_change(&W[k].sf, swp_entry(a, s), nr, from, to) != n)
+			mismatch("swap_group_change", a, s);
+	}
+}
+
 /* ---- worlds ---- */
+
+/* All groups go, and with them the owners. */
+static void disable_groups(void)
+{
+	for (u16 g = 1; g < GROUPS && M.groups; g++) {
+		u64 n = 0;
+
+		for (unsigned a = 0; a < AREAS; a++)
+			for (u64 s = 0; s < M.nr_slots[a]; s++)
+				if (M.slots[a][s].owner == g) {
+					M.slots[a][s].owner = 0;
+					n++;
+				}
+		M.charge[g] -= n;
+		M.charge[0] += n;
+		for (unsigned k = 0; k < 2; k++) {
+			W[k].charge[g] -= n;
+			W[k].charge[0] += n;
+			if (swap_group_replace(&W[k].sf, g, 0) != n)
+				mismatch("swap_group_replace", 0, g);
+		}
+	}
+	M.groups = false;
+	for (unsigned k = 0; k < 2; k++) {
+		swapfile_disable_groups(&W[k].sf);
+		W[k].lookups = W[k].sf.owner_lookups;
+	}
+}
 
 static void enable_groups(void)
 {
@@ -494,8 +565,12 @@ static void operation(void)
 		do_move_owner(a, s);
 	else if (what == 62)
 		do_many(a, s);
+	else if (draw(4) == 0)
+		do_change_owner(a, s);
 	else if (draw(64) == 0)
 		enable_groups();
+	else if (draw(64) == 0)
+		disable_groups();
 	else if (draw(16) == 0)
 		new_target();
 	/* A folio may reach past a freed run. */
