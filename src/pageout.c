@@ -374,8 +374,10 @@ int extent_page_out(struct ps_ctx *ctx, struct extent *e)
 		if (e->frame) {
 			int ret = frame_write(ctx, e, e->frame, true, &written);
 
-			if (ret)
+			if (ret) {
+				folio_deactivate(&ctx->ps->lru, &e->folio);
 				return ret;
+			}
 			frame_drop(e);
 		}
 		/* Cut short when a fault waits, which it has to, or when an event does: for a moment. */

@@ -25,6 +25,7 @@
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
 #define IDLE_NS 100000000LL
 #define TIGHT_NS 10000000LL	     /* other members may need what is ours */
+#define GROUP_STEPS 4		     /* for one group, before a worker looks at the others and the engine */
 
 /* Frames are the inactive list: pages wait there for a second chance. An eighth of the limit. */
 static u64 inactive_target(struct pswap *ps)
@@ -264,7 +265,8 @@ void reclaim_group(struct ps_ctx *ctx, struct pswap_group *g)
 		reclaim_group_step(ctx, g, &progress);
 }
 
-/* Room for the groups that have little left. Workers only. True: something was done. */
+/* Room for the groups that have little left, some steps each: a group that thrashes must not keep
+ * workers from all else. Workers only. True: something was done. */
 static bool reclaim_groups(struct ps_ctx *ctx)
 {
 	struct pswap *ps = ctx->ps;
@@ -274,8 +276,9 @@ static bool reclaim_groups(struct ps_ctx *ctx)
 		struct pswap_group *g = group_by_id(ps, id);
 		bool progress = g && group_room(g) < group_slack(g);
 
-		while (progress && !relaxed_load(&ps->stop) && relaxed_load(&g->live) &&
-		       group_room(g) < 2 * group_slack(g)) {
+		for (unsigned n = 0; n < GROUP_STEPS && progress && !relaxed_load(&ps->stop) &&
+				     relaxed_load(&g->live) && group_room(g) < 2 * group_slack(g);
+		     n++) {
 			ps_rwlock_read_lock(&ps->freeze);
 			reclaim_group_step(ctx, g, &progress);
 			ps_rwlock_read_unlock(&ps->freeze);
@@ -529,6 +532,8 @@ void reclaim_worker(struct ps_ctx *ctx)
 					progress |= writeback_step(ctx);
 				ps_rwlock_read_unlock(&ps->freeze);
 				busy |= progress;
+				if (groups_on(ps))
+					busy |= reclaim_groups(ctx);
 			}
 			if (!progress)
 				relaxed_add(&ps->empty_passes, 1);
