@@ -185,6 +185,8 @@ unsigned reclaim_group_step(struct ps_ctx *ctx, struct pswap_group *g, bool *pro
 	unsigned n = 0;
 
 	*progress = false;
+	if (reclaim_is_off(ps))
+		return 0;
 	lru_add_drain_all(&ps->lru);
 	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
 	ctx->only = g->id;
@@ -220,7 +222,7 @@ void reclaim_throttle_group(struct ps_ctx *ctx, struct pswap_group *g, s64 bytes
 	u64 stuck = 0, start;
 
 	relaxed_add(&g->reserved, bytes >> PAGE_SHIFT);
-	if (group_room(g) >= 0)
+	if (group_room(g) >= 0 || relaxed_load(&ps->swapoff))
 		return;
 	start = ps_now_ns();
 	while (group_room(g) < 0 && relaxed_load(&g->live)) {

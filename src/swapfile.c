@@ -184,6 +184,19 @@ unsigned swap_count(struct swapfile *sf, swp_entry_t e, bool *has_cache)
 	return (unsigned)MIN(count, UINT32_MAX);
 }
 
+bool swap_is_shared(struct swapfile *sf, swp_entry_t e, unsigned nr)
+{
+	struct swap_range r;
+	u8 some, all;
+
+	if (!swap_range(sf, e, nr, &r))
+		return false;
+	ps_mutex_lock(&r.ci->lock);
+	map_bits(r.map, nr, &some, &all);
+	ps_mutex_unlock(&r.ci->lock);
+	return (some & ~SWAP_HAS_CACHE) > 1;
+}
+
 /* ---- slots become free ---- */
 
 /*

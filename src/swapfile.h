@@ -133,6 +133,9 @@ void swap_free_runs(struct swapfile *sf, swp_entry_t e, unsigned nr);
 /* The use count of a slot and whether it has the cache flag. */
 unsigned swap_count(struct swapfile *sf, swp_entry_t e, bool *has_cache);
 
+/* Does one of nr slots of one cluster have more than one reference? */
+bool swap_is_shared(struct swapfile *sf, swp_entry_t e, unsigned nr);
+
 /* Asks for what free_swap_and_cache_nr of a whole cluster will read. */
 void swap_prefetch(struct swapfile *sf, swp_entry_t e);
 

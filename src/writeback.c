@@ -8,10 +8,12 @@
  * would make one better than another.
  *
  * A page is copied under extent.io and SWAP_HAS_CACHE of its old slot, then its pte is changed if it
- * still is what it was, and the old slot goes as it does when a page comes back.
+ * still is what it was, and the old slot goes as it does when a page comes back.  Slots that clones share
+ * stay: every side would get one of its own.
  */
 #include "writeback.h"
 #include "account.h"
+#include "group.h"
 #include "pagetable.h"
 
 #define LOOK_MOST 4096	       /* extents looked at in one step */
@@ -36,6 +38,11 @@ bool writeback_due(struct pswap *ps)
 	cap = account_pool_cap(ps);
 	return account_pool(ps) > cap + MAX(cap / SLACK_PART, MiB(2)) && next_area(ps) < ps->nr_stores &&
 	       ps_now_ns() >= relaxed_load(&ps->writeback_not_before);
+}
+
+static bool shared(struct pswap *ps, swp_entry_t e, unsigned nr)
+{
+	return relaxed_load(&ps->pages_cloned) && swap_is_shared(&ps->swap, e, nr);
 }
 
 static bool in_pool(struct pswap *ps, swp_entry_t e)
@@ -109,7 +116,8 @@ static unsigned move_cluster(struct ps_ctx *ctx, struct extent *e)
 	if (whole)
 		from = e->swap;
 	ps_mutex_unlock(&e->lock);
-	if (!whole || swapcache_prepare(sf, from, PTRS_PER_PMD))
+	if (!whole || shared(ctx->ps, from, PTRS_PER_PMD) ||
+	    swapcache_prepare(sf, from, PTRS_PER_PMD))
 		return 0;
 	if (swap_alloc_order(sf, next_area(ctx->ps), ctx->id, 9, &to)) {
 		swapcache_free(sf, from, PTRS_PER_PMD);
@@ -122,13 +130,15 @@ static unsigned move_cluster(struct ps_ctx *ctx, struct extent *e)
 			swap_duplicate(sf, to, PTRS_PER_PMD) == 0;
 		if (moved)
 			pmd_set_swap(e, to);
+		if (moved && groups_on(ctx->ps))
+			group_charge_swap(e, 0, to, PTRS_PER_PMD);
 		ps_mutex_unlock(&e->lock);
 		ps_rwlock_read_unlock(&e->mm->gate);
 	}
 	swapcache_free(sf, to, PTRS_PER_PMD);
 	swapcache_free(sf, from, PTRS_PER_PMD);
 	if (moved)
-		free_swap_and_cache_nr(sf, from, PTRS_PER_PMD);
+		swap_free_runs(sf, from, PTRS_PER_PMD);
 	return moved ? PTRS_PER_PMD : 0;
 }
 
@@ -143,6 +153,7 @@ static unsigned collect(struct ps_ctx *ctx, struct extent *e, unsigned *at)
 		pte_t pte = pte_get(e, *at);
 
 		if (pte_kind(pte) != PTE_SWAP || !in_pool(ctx->ps, pte_to_swp(pte)) ||
+		    shared(ctx->ps, pte_to_swp(pte), 1) ||
 		    swapcache_prepare(sf, pte_to_swp(pte), 1))
 			continue;
 		ctx->index[n] = (u16)*at;
@@ -185,6 +196,8 @@ static unsigned move_pages(struct ps_ctx *ctx, struct extent *e, unsigned n, boo
 			  swap_duplicate(sf, to[k], 1) == 0;
 		if (done[k])
 			pte_set(e, ctx->index[k], pte_swap(to[k]));
+		if (done[k] && groups_on(ctx->ps))
+			group_charge_swap(e, ctx->index[k], to[k], 1);
 	}
 	ps_mutex_unlock(&e->lock);
 	ps_rwlock_read_unlock(&e->mm->gate);
