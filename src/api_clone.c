@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* api_clone.c - libpswap: pswap_clone(). See include/pswap.h for what it promises, clone.h for how. */
+/* api_clone.c - libpswap: pswap_clone(). See include/pswap.h for what it promises, clone.h for how.
+ */
 #include <errno.h>
 
 #include "api.h"
@@ -27,8 +28,8 @@ static u64 reserve(u64 start, u64 length)
 	return (u64)(uintptr_t)p;
 }
 
-/* Regions for the copy as the original's are, and charges with them. Gate held exclusively. -EINVAL: the
- * original has been unmapped, in part, meanwhile. */
+/* Regions for the copy as the original's are, and charges with them. Gate held exclusively.
+ * -EINVAL: the original has been unmapped, in part, meanwhile. */
 static int copy_regions(struct ps_mm *mm, u64 start, u64 end, u64 to)
 {
 	int ret = 0;
@@ -92,8 +93,8 @@ int pswap_clone(struct pswap *ps, void *addr, size_t length, void **copy)
 		return api_fail(EINVAL, "a part of the range was not mapped by pswap_mmap");
 	if (ret)
 		return api_fail(ret == -EIO ? EIO : ENOMEM,
-				ret == -EIO ? "a page of the original cannot be read back" :
-					      "no memory, or no room in any store");
+				ret == -EIO ? "a page of the original cannot be read back"
+					    : "no memory, or no room in any store");
 	*copy = (void *)(uintptr_t)to;
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* api_group.c - libpswap: groups. See include/pswap.h for what the calls promise, group.h for how. */
+/* api_group.c - libpswap: groups. See include/pswap.h for what the calls promise, group.h for how.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -73,8 +74,9 @@ int pswap_group_delete(struct pswap_group *group)
 		group_delete(group);
 	ps_mutex_unlock(&ps->groups.lock);
 	api_leave(old);
-	return ret ? api_fail(ret, ret == EBUSY ? "another call uses the group" :
-						  "the group was deleted already") : 0;
+	return ret ? api_fail(ret, ret == EBUSY ? "another call uses the group"
+						: "the group was deleted already")
+		   : 0;
 }
 
 /* ---- what is locked ---- */

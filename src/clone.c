@@ -2,15 +2,15 @@
 /*
  * clone.c - see clone.h.
  *
- * An extent at a time, with its io lock held from before its pages are taken out until the slots are
- * shared: who touches a page meanwhile waits, so each page is copied as it is at one moment, that of
- * the MOVE.  Frames are not shared: a page in one can go back to one side only.
+ * An extent at a time, with its io lock held from before its pages are taken out until the slots
+ * are shared: who touches a page meanwhile waits, so each page is copied as it is at one moment,
+ * that of the MOVE.  Frames are not shared: a page in one can go back to one side only.
  *
- * The new range is no region yet, and not registered: a fault beside it, in the same extent, must not
- * map anything there.  So its slots may be charged to a neighbour's group until it is one.
+ * The new range is no region yet, and not registered: a fault beside it, in the same extent, must
+ * not map anything there.  So its slots may be charged to a neighbour's group until it is one.
  *
- * A count that cannot be raised (no memory for the overflow table) and pages that could not be moved
- * are copied to slots of the clone's own.
+ * A count that cannot be raised (no memory for the overflow table) and pages that could not be
+ * moved are copied to slots of the clone's own.
  */
 #include <sys/uio.h>
 
@@ -30,8 +30,8 @@ static void mark(u64 bits[PTRS_PER_PMD / 64], unsigned i)
 }
 
 /*
- * One reference more for the slots of pages ctx->index[0 .. n): those that got it stay in the list, the
- * others are marked.  extent.lock of the original held, so that nobody frees them.
+ * One reference more for the slots of pages ctx->index[0 .. n): those that got it stay in the list,
+ * the others are marked.  extent.lock of the original held, so that nobody frees them.
  */
 static unsigned duplicate(struct ps_ctx *ctx, unsigned n, u64 rest[PTRS_PER_PMD / 64])
 {
@@ -57,8 +57,8 @@ static unsigned duplicate(struct ps_ctx *ctx, unsigned n, u64 rest[PTRS_PER_PMD 
 	return kept;
 }
 
-/* Pages [i, last) of e: those with slots to ctx->index and ctx->entries, those elsewhere are marked.
- * Returns how many have slots, or -EIO. extent.lock held. */
+/* Pages [i, last) of e: those with slots to ctx->index and ctx->entries, those elsewhere are
+ * marked. Returns how many have slots, or -EIO. extent.lock held. */
 static int collect(struct ps_ctx *ctx, struct extent *e, unsigned i, unsigned last,
 		   u64 rest[PTRS_PER_PMD / 64])
 {
@@ -146,7 +146,9 @@ static int read_page(struct ps_ctx *ctx, struct extent *e, unsigned i)
 		remote = (struct iovec){ (void *)(uintptr_t)pt_addr(e, i), PAGE_SIZE };
 		/* Unmapped or dropped just now: there is nothing to read. */
 		return sys_call6(SYS_process_vm_readv, ctx->ps->pid, SYS_ARG(&local), 1,
-				 SYS_ARG(&remote), 1, 0) == PAGE_SIZE ? 0 : -ENODATA;
+				 SYS_ARG(&remote), 1, 0) == PAGE_SIZE
+			       ? 0
+			       : -ENODATA;
 	}
 	return ret;
 }

@@ -15,8 +15,8 @@
  */
 #include <sys/epoll.h>
 
-#include "event.h"
 #include "arena.h"
+#include "event.h"
 #include "fault.h"
 #include "group.h"
 #include "handoff.h"

@@ -2,13 +2,13 @@
 /*
  * group.c - see group.h.
  *
- * Charges are exact: each change of a pte or of the present bits, all of which happen under the gate
- * and extent.lock, goes along with its charge, and a page or slot is uncharged from the group that
- * the extent or the swap file names at that moment.  A move holds the gate exclusively, so nothing is
- * on its way while it changes those names.
+ * Charges are exact: each change of a pte or of the present bits, all of which happen under the
+ * gate and extent.lock, goes along with its charge, and a page or slot is uncharged from the group
+ * that the extent or the swap file names at that moment.  A move holds the gate exclusively, so
+ * nothing is on its way while it changes those names.
  *
- * Clusters are shared by the groups (a slot has an owner, a cluster has none), and so are batches on
- * their way to the lists; only lists are a group's own.
+ * Clusters are shared by the groups (a slot has an owner, a cluster has none), and so are batches
+ * on their way to the lists; only lists are a group's own.
  */
 #include "group.h"
 #include "arena.h"
@@ -107,8 +107,8 @@ void group_uncharge_swap(void *ctx, u16 group, unsigned nr)
 
 /* ---- extents ---- */
 
-/* Whose each page is by the regions. Pages outside of any go with their neighbours. True: not all are
- * of one group. Gate held. */
+/* Whose each page is by the regions. Pages outside of any go with their neighbours. True: not all
+ * are of one group. Gate held. */
 static bool wanted_groups(struct extent *e, u16 want[PTRS_PER_PMD])
 {
 	struct ps_mm *mm = e->mm;
@@ -160,7 +160,8 @@ static void recharge(struct extent *e, unsigned i, unsigned n, u16 from, u16 to)
 	relaxed_add(&group_of(ps, to)->swap, slots);
 }
 
-/* *spare: a table that was had before, taken when one is needed. False: there is no memory for one. */
+/* *spare: a table that was had before, taken when one is needed. False: there is no memory for one.
+ */
 static bool sync_extent(struct extent *e, u16 **spare)
 {
 	u16 want[PTRS_PER_PMD];
@@ -184,7 +185,8 @@ static bool sync_extent(struct extent *e, u16 **spare)
 		u16 from = extent_group(e, i);
 
 		n = 1;
-		while (i + n < PTRS_PER_PMD && extent_group(e, i + n) == from && want[i + n] == want[i])
+		while (i + n < PTRS_PER_PMD && extent_group(e, i + n) == from &&
+		       want[i + n] == want[i])
 			n++;
 		if (from != want[i])
 			recharge(e, i, n, from, want[i]);
@@ -213,7 +215,8 @@ void group_sync_range(struct ps_mm *mm, u64 start, u64 end)
 {
 	struct extent *e;
 
-	for (u64 addr = start; addr < end && (e = pt_next(mm, addr, end)); addr = e->addr + PMD_SIZE)
+	for (u64 addr = start; addr < end && (e = pt_next(mm, addr, end));
+	     addr = e->addr + PMD_SIZE)
 		group_sync(e);
 }
 
@@ -221,7 +224,8 @@ void group_unmapped(struct ps_mm *mm, u64 start, u64 end)
 {
 	struct extent *e;
 
-	for (u64 addr = start; addr < end && (e = pt_next(mm, addr, end)); addr = e->addr + PMD_SIZE)
+	for (u64 addr = start; addr < end && (e = pt_next(mm, addr, end));
+	     addr = e->addr + PMD_SIZE)
 		if (e->groups)
 			group_sync(e);
 }
@@ -246,8 +250,8 @@ int group_move_range(struct ps_mm *mm, u64 start, u64 end, struct pswap_group *g
 
 /* ---- groups come and go ---- */
 
-/* From now on charges are kept: what the root group, which has everything, has in memory. The gate is
- * held exclusively. */
+/* From now on charges are kept: what the root group, which has everything, has in memory. The gate
+ * is held exclusively. */
 static void begin(struct pswap *ps)
 {
 	s64 pages = 0;
@@ -380,8 +384,8 @@ bool group_has_pages(struct extent *e, u16 id, bool cached)
 	if (!e->groups)
 		has = e->group == id;
 	for (unsigned i = 0; e->groups && i < PTRS_PER_PMD && !has; i++)
-		has = e->groups[i] == id && (cached ? pte_kind(pte_get(e, i)) == PTE_CACHED :
-						      present_test(e, i));
+		has = e->groups[i] == id &&
+		      (cached ? pte_kind(pte_get(e, i)) == PTE_CACHED : present_test(e, i));
 	ps_mutex_unlock(&e->lock);
 	return has;
 }
@@ -430,7 +434,8 @@ static const char *check_extent(struct extent *e, s64 *resident)
 				return "slot is of a group that is no more";
 		}
 	}
-	return pages == relaxed_load(&e->folio.pages) ? NULL : "folio counts other pages than there are";
+	return pages == relaxed_load(&e->folio.pages) ? NULL
+						      : "folio counts other pages than there are";
 }
 
 const char *group_check(struct pswap *ps)

@@ -11,8 +11,8 @@
  * is, the swap file says, and that may differ: a slot that clones share stays charged to the group
  * that wrote it.
  *
- * While there is no group but the root none of this happens: nothing is charged, no owner is stored or
- * looked up, and the code on the way of a fault or an unmap tests one flag.
+ * While there is no group but the root none of this happens: nothing is charged, no owner is stored
+ * or looked up, and the code on the way of a fault or an unmap tests one flag.
  */
 #ifndef PS_GROUP_H
 #define PS_GROUP_H
@@ -60,7 +60,8 @@ static inline u16 extent_group(const struct extent *e, unsigned i)
 void group_charge_bits(struct extent *e, unsigned base, u64 bits, int by);
 /* All pages of e. */
 void group_charge_all(struct extent *e, int by);
-/* Pages i .. i+nr of e were written to nr slots of one cluster from `entry` on. extent.lock held. */
+/* Pages i .. i+nr of e were written to nr slots of one cluster from `entry` on. extent.lock held.
+ */
 void group_charge_swap(struct extent *e, unsigned i, swp_entry_t entry, unsigned nr);
 /* Pages i .. i+nr of e were read back. extent.lock held. */
 void group_count_in(struct extent *e, unsigned i, unsigned nr);
@@ -72,8 +73,8 @@ void group_uncharge_swap(void *ctx, u16 group, unsigned nr);
 /* A live group that is not the root, by number; or NULL. */
 static inline struct pswap_group *group_by_id(struct pswap *ps, unsigned id)
 {
-	struct pswap_group *g = id && id < PS_MAX_GROUPS && groups_on(ps) ? &ps->groups.table[id] :
-									    NULL;
+	struct pswap_group *g =
+		id && id < PS_MAX_GROUPS && groups_on(ps) ? &ps->groups.table[id] : NULL;
 
 	return g && atomic_load(&g->live) ? g : NULL;
 }
@@ -92,7 +93,8 @@ bool group_has_pages(struct extent *e, u16 id, bool cached);
 static inline s64 group_room(struct pswap_group *g)
 {
 	return ((s64)relaxed_load(&g->limit) - relaxed_load(&g->resident) -
-		relaxed_load(&g->reserved)) * (s64)PAGE_SIZE;
+		relaxed_load(&g->reserved)) *
+	       (s64)PAGE_SIZE;
 }
 /* Workers start when it has less than that left, and stop with twice as much. */
 static inline s64 group_slack(struct pswap_group *g)

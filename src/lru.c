@@ -2,12 +2,12 @@
 /*
  * lru.c - see lru.h.
  *
- * folio.want is where a folio belongs and is set first; folio.list, where it is, follows when a batch
- * is moved.  Batches of several CPUs may be moved in any order, or late: each move brings the folio
- * to where it belongs *then*, and after the last change of want comes the move of it.
+ * folio.want is where a folio belongs and is set first; folio.list, where it is, follows when a
+ * batch is moved.  Batches of several CPUs may be moved in any order, or late: each move brings the
+ * folio to where it belongs *then*, and after the last change of want comes the move of it.
  *
- * folio.lruvec changes under the lock of the one it names, so who holds that lock and still finds it
- * named has the folio's links for himself.
+ * folio.lruvec changes under the lock of the one it names, so who holds that lock and still finds
+ * it named has the folio's links for himself.
  */
 #include "lru.h"
 #include "folio_batch.h"

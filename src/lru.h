@@ -29,8 +29,8 @@ void folio_rotate_tail(struct lru *lru, struct folio *f);
 /* Off its list, at once; whatever waits for it in a batch comes to nothing. */
 void folio_del_lru(struct folio *f);
 
-/* f belongs to the lists of another group from now on: it goes to the head of the same list there. Who
- * calls sees to it that only one thread at a time does so for f. */
+/* f belongs to the lists of another group from now on: it goes to the head of the same list there.
+ * Who calls sees to it that only one thread at a time does so for f. */
 void folio_set_lruvec(struct folio *f, struct lruvec *to);
 
 /* Locks the lruvec of f, whichever that is by then, and returns it. */

@@ -25,7 +25,7 @@
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
 #define IDLE_NS 100000000LL
 #define TIGHT_NS 10000000LL	     /* other members may need what is ours */
-#define GROUP_STEPS 4		     /* for one group, before a worker looks at the others and the engine */
+#define GROUP_STEPS   4 /* for one group, before a worker looks at the others and the engine */
 
 /* Frames are the inactive list: pages wait there for a second chance. An eighth of the limit. */
 static u64 inactive_target(struct pswap *ps)
@@ -34,8 +34,8 @@ static u64 inactive_target(struct pswap *ps)
 }
 
 /*
- * The n-th lruvec that this thread reclaims from: all there are, or, for a group that is full, its own
- * and that of the extents it shares with others (whose pages stay).  NULL past the last.
+ * The n-th lruvec that this thread reclaims from: all there are, or, for a group that is full, its
+ * own and that of the extents it shares with others (whose pages stay).  NULL past the last.
  */
 static struct lruvec *source(struct ps_ctx *ctx, unsigned n)
 {
@@ -209,7 +209,8 @@ unsigned reclaim_group_step(struct ps_ctx *ctx, struct pswap_group *g, bool *pro
 static void warn_group(struct pswap_group *g)
 {
 	if (!atomic_exchange(&g->warned, 1))
-		ps_log("a group's limit of %u MiB cannot be kept: %u MiB are in memory and no more can "
+		ps_log("a group's limit of %u MiB cannot be kept: %u MiB are in memory and no more "
+		       "can "
 		       "be taken out; going on above it",
 		       relaxed_load(&g->limit) >> (20 - PAGE_SHIFT),
 		       (u64)MAX(relaxed_load(&g->resident), 0) >> (20 - PAGE_SHIFT));

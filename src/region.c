@@ -57,8 +57,7 @@ static void insert_at(struct ps_mm *mm, u32 i, struct region r)
 static void remove_at(struct ps_mm *mm, u32 i, u32 n)
 {
 	mm->nr_regions -= n;
-	memmove(&mm->regions[i], &mm->regions[i + n],
-		(mm->nr_regions - i) * sizeof(struct region));
+	memmove(&mm->regions[i], &mm->regions[i + n], (mm->nr_regions - i) * sizeof(struct region));
 }
 
 /* Makes addr a border if it lies inside a region. Room for one more must be there. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * region.h - the ranges of an address space that are registered with its userfaultfd, and what the
- * program said about them.  A sorted array; neighbours with equal flags of one group merge.  The gate is held
- * exclusively to change it, shared to look.
+ * program said about them.  A sorted array; neighbours with equal flags of one group merge.  The
+ * gate is held exclusively to change it, shared to look.
  */
 #ifndef PS_REGION_H
 #define PS_REGION_H

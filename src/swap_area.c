@@ -114,7 +114,8 @@ void swapfile_disable_groups(struct swapfile *sf)
 		if (!relaxed_load(&si->owner))
 			continue;
 		atomic_store(&si->owner, NULL);
-		/* The mapping stays: who has the pointer still reads, and at most writes, group 0. */
+		/* The mapping stays: who has the pointer still reads, and at most writes, group 0.
+		 */
 		sys_madvise(si->owner_table, ALIGN_UP(si->nr_slots * sizeof(u16), PAGE_SIZE),
 			    MADV_DONTNEED);
 	}

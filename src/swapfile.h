@@ -79,7 +79,8 @@ struct swapfile {
 	void *ctx;
 	_Atomic bool groups; /* swapfile_enable_groups was called: later areas record owners too */
 	/* counters, relaxed */
-	_Atomic u64 batch_frees, cluster_frees, entry_frees, bad_frees, owner_lookups, split_batches;
+	_Atomic u64 batch_frees, cluster_frees, entry_frees, bad_frees, owner_lookups,
+		split_batches;
 };
 
 /* Adds an area on st with st->nr_slots slots. -EINVAL: not a multiple of 512, or 0, or more than

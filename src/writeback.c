@@ -2,14 +2,14 @@
 /*
  * writeback.c - see writeback.h.
  *
- * Where a page goes is decided when it is written.  But what the pool may have changes: other members of
- * the tree grow, or pages of the program take their place.  What is over goes on to the next store, an
- * extent at a time, in the order of addresses, round and round: of pages that are out we know nothing that
- * would make one better than another.
+ * Where a page goes is decided when it is written.  But what the pool may have changes: other
+ * members of the tree grow, or pages of the program take their place.  What is over goes on to the
+ * next store, an extent at a time, in the order of addresses, round and round: of pages that are
+ * out we know nothing that would make one better than another.
  *
- * A page is copied under extent.io and SWAP_HAS_CACHE of its old slot, then its pte is changed if it
- * still is what it was, and the old slot goes as it does when a page comes back.  Slots that clones share
- * stay: every side would get one of its own.
+ * A page is copied under extent.io and SWAP_HAS_CACHE of its old slot, then its pte is changed if
+ * it still is what it was, and the old slot goes as it does when a page comes back.  Slots that
+ * clones share stay: every side would get one of its own.
  */
 #include "writeback.h"
 #include "account.h"

@@ -7,8 +7,8 @@
 #include "group.h"
 #include "log.h"
 #include "lru.h"
-#include "pagetable.h"
 #include "pageout.h"
+#include "pagetable.h"
 #include "region.h"
 #include "swap_cache.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* api_fixture.h - what the cmocka tests of the library share: an engine for each fallback, memory whose
- * contents are a function of a seed and the page, and a look inside. */
+/* api_fixture.h - what the cmocka tests of the library share: an engine for each fallback, memory
+ * whose contents are a function of a seed and the page, and a look inside. */
 #ifndef API_FIXTURE_H
 #define API_FIXTURE_H
 
@@ -43,17 +43,18 @@ static inline void set_fallback(const char *name)
 		unsetenv(fallbacks[i]);
 	if (*name)
 		setenv(name,
-		       strcmp(name, "PSWAP_FREE") == 0	? "entry" :
-		       strcmp(name, "PSWAP_FAULT") == 0 ? "signal" :
-		       strcmp(name, "PSWAP_CLONE") == 0 ? "copy" :
-							  "1",
+		       strcmp(name, "PSWAP_FREE") == 0	  ? "entry"
+		       : strcmp(name, "PSWAP_FAULT") == 0 ? "signal"
+		       : strcmp(name, "PSWAP_CLONE") == 0 ? "copy"
+							  : "1",
 		       1);
 }
 
 static inline struct pswap *open_with(u64 limit, const char *const *stores, unsigned n)
 {
-	struct pswap_options opt = { .size = sizeof(opt), .memory_limit = limit, .stores = stores,
-				     .n_stores = n };
+	struct pswap_options opt = {
+		.size = sizeof(opt), .memory_limit = limit, .stores = stores, .n_stores = n
+	};
 	struct pswap *new = NULL;
 
 	if (pswap_open(&new, &opt)) {
@@ -119,8 +120,8 @@ static inline void check_lists(void)
 	}
 }
 
-/* Charges sum up, lists and swap map are in order. Other threads of the engine must have nothing to do
- * that would change it; a worker that is just ending is waited for. */
+/* Charges sum up, lists and swap map are in order. Other threads of the engine must have nothing to
+ * do that would change it; a worker that is just ending is waited for. */
 static inline void check_all(void)
 {
 	const char *wrong = NULL;
@@ -163,8 +164,8 @@ static inline void expect_page(const char *p, u64 seed, size_t page)
 
 	for (unsigned i = 0; i < PAGE_SIZE / sizeof(u64); i++)
 		if (w[i] != (i % 4 ? x : x + i))
-			fail_msg("page %zu word %u: %lx, expected %lx", page, i, (unsigned long)w[i],
-				 (unsigned long)(i % 4 ? x : x + i));
+			fail_msg("page %zu word %u: %lx, expected %lx", page, i,
+				 (unsigned long)w[i], (unsigned long)(i % 4 ? x : x + i));
 }
 
 static inline void fill(char *p, u64 seed, size_t pages)
@@ -211,12 +212,12 @@ static inline struct pswap_group *new_group(u64 limit)
 	return g;
 }
 
-#define expect_error(call, err)                                              \
-	do {                                                                 \
-		errno = 0;                                                   \
-		assert_int_equal(call, -1);                                  \
-		assert_int_equal(errno, err);                                \
-		assert_true(*pswap_strerror());                              \
+#define expect_error(call, err)                 \
+	do {                                    \
+		errno = 0;                      \
+		assert_int_equal(call, -1);     \
+		assert_int_equal(errno, err);   \
+		assert_true(*pswap_strerror()); \
 	} while (0)
 
 /* Nothing is left when every region is unmapped. */

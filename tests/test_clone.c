@@ -21,7 +21,8 @@ static char *clone_of(char *p, size_t pages)
 	return copy;
 }
 
-/* Quarters: swapped, cached, resident, never touched; then single pages in other states among them. */
+/* Quarters: swapped, cached, resident, never touched; then single pages in other states among them.
+ */
 static char *mixed(u64 seed, unsigned flags)
 {
 	char *p = map(N, NULL, flags);
@@ -173,8 +174,10 @@ static void test_many(void **state)
 /* Parts, from anywhere to anywhere. */
 static void test_parts(void **state)
 {
-	static const unsigned part[][2] = { { 0, 1 },	   { 5, 1 },	 { 511, 2 },   { 100, 700 },
-					    { 512, 512 }, { 600, 900 }, { 1536, 512 }, { 2047, 1 } };
+	static const unsigned part[][2] = {
+		{ 0, 1 },     { 5, 1 },	    { 511, 2 },	   { 100, 700 },
+		{ 512, 512 }, { 600, 900 }, { 1536, 512 }, { 2047, 1 }
+	};
 	char *p;
 
 	(void)state;
@@ -336,7 +339,7 @@ static void test_groups(void **state)
 /* ---- threads ---- */
 
 #define WRITERS 3
-#define WPAGES 1536U
+#define WPAGES	1536U
 
 static char *shared;
 static _Atomic bool stop;
@@ -352,7 +355,8 @@ static void *writer(void *arg)
 		for (unsigned i = self; i < WPAGES && !relaxed_load(&stop); i += WRITERS) {
 			u64 *w = (u64 *)(shared + PAGES(i));
 
-			/* First and last word: a page copied in between would differ by one at most. */
+			/* First and last word: a page copied in between would differ by one at
+			 * most. */
 			__atomic_store_n(&w[0], value, __ATOMIC_RELEASE);
 			__atomic_store_n(&w[511], value, __ATOMIC_RELEASE);
 			relaxed_add(&writes, 1);
@@ -379,8 +383,8 @@ static void while_written(void)
 			/* The moment is one after the last clone and before now. */
 			assert_true(first >= last[i]);
 			assert_true(w[511] == first || w[511] + 1 == first);
-			assert_true(first <= __atomic_load_n((u64 *)(shared + PAGES(i)),
-							     __ATOMIC_ACQUIRE));
+			assert_true(first <=
+				    __atomic_load_n((u64 *)(shared + PAGES(i)), __ATOMIC_ACQUIRE));
 			last[i] = first;
 		}
 		/* And stays what it is while the original goes on. */
@@ -405,16 +409,11 @@ static void test_while_written(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_isolation),
-		cmocka_unit_test(test_shared_slots),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_store_full),
-		cmocka_unit_test(test_stores),
-		cmocka_unit_test(test_locked),
-		cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_while_written),
+		cmocka_unit_test(test_isolation), cmocka_unit_test(test_shared_slots),
+		cmocka_unit_test(test_many),	  cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_errors),	  cmocka_unit_test(test_store_full),
+		cmocka_unit_test(test_stores),	  cmocka_unit_test(test_locked),
+		cmocka_unit_test(test_groups),	  cmocka_unit_test(test_while_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

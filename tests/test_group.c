@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * test_group.c - groups of the library: charges, owners of slots, limits, moving, deleting, under each
- * fallback.
+ * test_group.c - groups of the library: charges, owners of slots, limits, moving, deleting, under
+ * each fallback.
  *
  * timeout: 300
  */
@@ -89,7 +89,8 @@ static void interleaved(unsigned run)
 		for (unsigned i = 0; i < N / 2; i++)
 			for (unsigned k = 0; k < 2; k++) {
 				unsigned page = 2 * i + k;
-				struct extent *e = pt_find(&ps->mm, (u64)(uintptr_t)p + PAGES(page));
+				struct extent *e =
+					pt_find(&ps->mm, (u64)(uintptr_t)p + PAGES(page));
 				pte_t pte = pte_get(e, pt_index((u64)(uintptr_t)p + PAGES(page)));
 
 				assert_int_equal(pte_kind(pte), PTE_SWAP);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * test_group_mt.c - eight threads at extents, folio batches, lists, groups and clones, as the engine's
- * own threads would be, but without a userfaultfd: faults, page-outs, unmaps, clones, moves between
- * groups, groups that come and go.  Written for ThreadSanitizer; what each page holds is checked all
- * the time, and at the end that each folio is on one list, charges sum up and no count is lost.
+ * test_group_mt.c - eight threads at extents, folio batches, lists, groups and clones, as the
+ * engine's own threads would be, but without a userfaultfd: faults, page-outs, unmaps, clones,
+ * moves between groups, groups that come and go.  Written for ThreadSanitizer; what each page holds
+ * is checked all the time, and at the end that each folio is on one list, charges sum up and no
+ * count is lost.
  *
  * OPS=n in the environment: operations in all (default 400,000, under ThreadSanitizer 120,000;
  * FULL=1: 10^7).
@@ -21,12 +22,12 @@
 #include "swap_mock.h"
 #include "zap.h"
 
-#define THREADS 8
-#define EXTENTS 48U
-#define BASE	(1ULL << 33)
+#define THREADS	     8
+#define EXTENTS	     48U
+#define BASE	     (1ULL << 33)
 #define PAGES_IN_ALL (EXTENTS * PTRS_PER_PMD)
-#define CLUSTERS 128U
-#define NR_GROUPS 6U
+#define CLUSTERS     128U
+#define NR_GROUPS    6U
 #ifdef __SANITIZE_THREAD__
 #define DEFAULT_OPS 120000
 #else
@@ -38,8 +39,8 @@ static struct ps_member member;
 static struct mock_store *mock;
 static struct pswap_group *group[NR_GROUPS];
 
-/* What each page holds, and what each slot does. Pages: of who holds extent.io and the gate, or the gate
- * exclusively. Slots: of who owns their data. */
+/* What each page holds, and what each slot does. Pages: of who holds extent.io and the gate, or the
+ * gate exclusively. Slots: of who owns their data. */
 static u32 value[PAGES_IN_ALL];
 static u32 content[CLUSTERS * SWAPFILE_CLUSTER];
 static _Atomic u32 next_value;
@@ -347,7 +348,12 @@ static void *worker(void *arg)
 	while (relaxed_sub(&ops_left, 1) > 0) {
 		unsigned what = rnd(&seed, 128), op;
 
-		op = what < 60 ? 0 : what < 100 ? 1 : what < 106 ? 2 : what < 120 ? 3 : what < 126 ? 4 : 5;
+		op = what < 60	  ? 0
+		     : what < 100 ? 1
+		     : what < 106 ? 2
+		     : what < 120 ? 3
+		     : what < 126 ? 4
+				  : 5;
 		switch (op) {
 		case 0:
 			fault(&seed);
@@ -373,7 +379,8 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* Each slot is referred to by as many ptes as its count says, each folio on the list it should be. */
+/* Each slot is referred to by as many ptes as its count says, each folio on the list it should be.
+ */
 static void check_end(void)
 {
 	static u32 uses[CLUSTERS * SWAPFILE_CLUSTER];
@@ -434,7 +441,10 @@ static void run_threads(enum swap_free_mode mode)
 	assert_int_equal(swapfile_add_area(&ps->swap, &mock->st), 0);
 	assert_int_equal(pt_init(&ps->mm), 0);
 	assert_int_equal(region_add(&ps->mm, BASE, BASE + PAGES(PAGES_IN_ALL), 0), 0);
-	relaxed_store(&ops_left, (s64)(ops ? strtoull(ops, NULL, 10) : full ? 10000000 : DEFAULT_OPS) / 2);
+	relaxed_store(&ops_left, (s64)(ops    ? strtoull(ops, NULL, 10)
+				       : full ? 10000000
+					      : DEFAULT_OPS) /
+					 2);
 	for (unsigned i = 0; i < THREADS; i++) {
 		ctx[i] = arena_map(sizeof(*ctx[i]));
 		assert_non_null(ctx[i]);
@@ -446,7 +456,8 @@ static void run_threads(enum swap_free_mode mode)
 		pthread_join(t[i], NULL);
 	for (unsigned i = 0; i < 6; i++)
 		total += done[i];
-	printf("%lu operations: %lu faults, %lu evictions, %lu unmaps, %lu clones, %lu moves; %lu pages "
+	printf("%lu operations: %lu faults, %lu evictions, %lu unmaps, %lu clones, %lu moves; %lu "
+	       "pages "
 	       "written, %lu shared\n",
 	       (unsigned long)total, (unsigned long)done[0], (unsigned long)done[1],
 	       (unsigned long)done[2], (unsigned long)done[3], (unsigned long)done[4],
