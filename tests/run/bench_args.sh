@@ -19,7 +19,7 @@ bad 'munmap, pageout'
 bad 'nonsense.*munmap, pageout' nonsense
 bad 'only one' munmap pageout
 for n in apps; do
-	bad "$n: not in this version" $n
+	bad "$n: run bench/apps.sh" $n
 done
 for s in 0 -1 1X 12.5M '' M 1M 4095 100T 99999999999G 0x400000; do
 	bad '--size.*takes' munmap --size "$s"
