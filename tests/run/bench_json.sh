@@ -118,12 +118,14 @@ if [ "$(id -u)" = 0 ] && [ "$(jq -r .zram_why <(timeout 200 "$PSWAP" bench munma
 	is scan '.sets | has("zram") and has("zram_resident")'
 	is scan '.sets.zram | .peak_bytes <= .limit_bytes'
 	is scan '.sets.zram.limit_bytes <= .sets.pswap.limit_bytes'
+	run exit 2
+	is exit '(.ratio | has("vs_zram")) and (.sets | has("pswap") and has("zram"))'
 	run random 1
 	is random '.ratio | has("vs_zram") and has("resident_vs_zram")'
 	timeout 300 "$PSWAP" bench all --size "$SIZE" --rounds 1 --json >"$TMP/all.json" ||
 		fail "bench all: status $?"
 	WHAT="bench all"
-	is all '[.results[].bench] == ["munmap", "pageout", "scan", "random", "truncate"]'
+	is all '[.results[].bench] == ["munmap", "pageout", "scan", "random", "truncate", "exit"]'
 else
 	echo "the peer was not tested: no root or no zram"
 fi
