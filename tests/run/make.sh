@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 # make -j4 of a C++ project whose compilers together need four times the limit: it builds, what it built is
 # right, and the footprint of the tree, looked at every 20 ms from outside, stays in bounds.
-# FULL=1: compilers of 200 MiB each.
+# It takes minutes, so only with FULL=1 (compilers of 200 MiB each) or SMALL=1 (of 40).
 # timeout: 400
 . "$(dirname "$0")/lib.sh"
+[ -n "$FULL${SMALL:-}${NATIVE:-}" ] || skip "it takes minutes: SMALL=1 or FULL=1 runs it"
 need_pswap
 need g++ make
 SAMPLE=$(prog treesample) || exit 1
