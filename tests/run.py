@@ -172,6 +172,7 @@ def main():
     # A shell's background jobs ignore these, and so would the programs under test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     build = os.path.join(TOP, args.build)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PSWAP", "LD_PRELOAD"))}
     env.update(BUILD=build, PSWAP=os.path.join(build, "pswap"),
