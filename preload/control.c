@@ -578,7 +578,9 @@ static int take_store_fds(void)
 		if (n <= 0)
 			continue;
 		for (int k = 0; k < n; k++) {
-			G.store_fds[at + k] = take_fd_by(pidfd, G.store_fds[at + k]);
+			G.store_fds[at + k] = at + k < G.nr_lent_fds && G.lent_fds[at + k] >= 0 ?
+						      G.lent_fds[at + k] :
+						      take_fd_by(pidfd, G.store_fds[at + k]);
 			if (G.store_fds[at + k] < 0)
 				err = G.store_fds[at + k];
 		}

@@ -13,6 +13,7 @@
  */
 #include "account.h"
 #include "arena.h"
+#include "hook.h"
 #include "log.h"
 #include "lru.h"
 #include "pageout.h"
@@ -156,6 +157,7 @@ void fork_child_state(void)
 		for (;;)
 			sys_call1(SYS_exit_group, 137);
 	}
+	hook_drop_lent();
 	atomic_store(&G.mode, was);
 	relaxed_store(&G.member->state, was == MODE_ARMED ? PS_MEMBER_ARMED : PS_MEMBER_ENGINE);
 }

@@ -52,6 +52,8 @@ int hook_pre(long nr, const long arg[6], int site);
  * (hook_fork_stack_top), not the program's, with the extended registers saved, so it may use SSE.
  */
 void hook_post_fork(long ret, const long *arg);
+/* Closes what lend_fds() left in this process's table. */
+void hook_drop_lent(void);
 /* In a signal handler: all of the program's memory in (swapoff.h). Nothing when it is not swapped. */
 void hook_swapoff(void);
 

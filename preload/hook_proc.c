@@ -152,6 +152,38 @@ static struct fork_call *take_call(const long *arg)
 	}
 }
 
+/*
+ * A child in a new user namespace has no rights over our engine, so it could not take over the descriptors
+ * of the file stores: it inherits copies.  The engine waits, so there is no new one meanwhile.
+ */
+static void lend_fds(u64 flags)
+{
+	long pidfd;
+	int nr = 0;
+
+	if (!(flags & CLONE_NEWUSER) || (flags & CLONE_VFORK) || G.fork_foreign ||
+	    mode() != MODE_ARMED || relaxed_load(&G.filtered))
+		return;
+	pidfd = sys_call6(SYS_pidfd_open, G.engine_pid, 0, 0, 0, 0, 0);
+	if (pidfd < 0)
+		return;
+	for (unsigned i = 0; i < G.ps.nr_stores; i++)
+		nr += G.nr_store_fds[i] > 0 ? G.nr_store_fds[i] : 0;
+	for (int k = 0; k < nr; k++)
+		G.lent_fds[k] = (int)sys_call6(SYS_pidfd_getfd, pidfd, G.store_fds[k], 0, 0, 0, 0);
+	G.nr_lent_fds = nr;
+	G.lent_shared = flags & CLONE_FILES;
+	sys_call6(SYS_close, pidfd, 0, 0, 0, 0, 0);
+}
+
+void hook_drop_lent(void)
+{
+	for (int k = 0; k < G.nr_lent_fds; k++)
+		if (G.lent_fds[k] >= 0)
+			sys_call6(SYS_close, G.lent_fds[k], 0, 0, 0, 0, 0);
+	G.nr_lent_fds = 0;
+}
+
 static int on_fork(u64 flags, u64 parent_tid, u64 child_tid, const long *arg)
 {
 	u64 old = block_signals();
@@ -172,6 +204,8 @@ static int on_fork(u64 flags, u64 parent_tid, u64 child_tid, const long *arg)
 		G.fork_engine = false;
 		atomic_store(&c->quiet, 0);
 	}
+	if (G.fork_engine)
+		lend_fds(flags);
 	return HOOK_FORK;
 }
 
@@ -185,6 +219,11 @@ static void parent_after_fork(long ret, const long *arg)
 	atomic_store(&c->done, ret > 0 ? 1 : 2);
 	spin_while(&c->quiet, 1);
 	mask = c->mask;
+	/* None for a vfork, and another fork may be on its way. In a shared table the child closes them. */
+	if (!(c->ticket & 1) && !G.lent_shared)
+		hook_drop_lent();
+	else if (!(c->ticket & 1))
+		G.nr_lent_fds = 0;
 	fork_unlock(c->ticket);
 	atomic_store(&c->key, 0);
 	restore_signals(mask);

@@ -83,13 +83,29 @@ static void lift_limits(void)
 	}
 }
 
+/* Nothing of the program's descriptors is ours to keep open, but for those that were lent to us. */
+static void close_programs_fds(void)
+{
+	for (unsigned from = 0;;) {
+		unsigned next = ~0U;
+
+		for (int k = 0; k < G.nr_lent_fds; k++)
+			if (G.lent_fds[k] >= 0 && (unsigned)G.lent_fds[k] >= from)
+				next = MIN(next, (unsigned)G.lent_fds[k]);
+		if (next > from)
+			sys_call3(SYS_close_range, from, next == ~0U ? next : next - 1, 0);
+		if (next == ~0U)
+			return;
+		from = next + 1;
+	}
+}
+
 static void engine_entry(void *arg)
 {
 	bool restart = arg != NULL;
 
 	sys_call2(SYS_arch_prctl, ARCH_SET_FS, tls_init(control_tls));
-	/* Nothing of the program's descriptors is ours to keep open. */
-	sys_call3(SYS_close_range, 0, ~0U, 0);
+	close_programs_fds();
 	lift_limits();
 	sys_call0(SYS_setsid);
 	sys_call1(SYS_chdir, "/");

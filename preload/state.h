@@ -168,6 +168,9 @@ struct preload {
 	bool fork_engine;	/* the engine was asked; for the child */
 	int store_fds[MAX_STORE_FDS]; /* the parent engine's, for the child's to take over */
 	int nr_store_fds[PS_MAX_STORES];
+	int lent_fds[MAX_STORE_FDS]; /* the same in the program's table, for a child that may not ask */
+	int nr_lent_fds;	     /* 0: none */
+	bool lent_shared;	     /* parent and child have one table */
 	int store_dir_fd[PS_MAX_STORES];
 	pid_t parent_engine;
 	u32 children; /* forks whose child takes descriptors from our engine */
