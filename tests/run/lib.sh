@@ -111,7 +111,9 @@ check_stats() {
 	peak=$(j "$json" peak_footprint_bytes) || exit 1
 	[ "$out" -ge "$min" ] || fail "$WHAT: vacuous: pages_out $out, expected at least $min"
 	if [ -z "${NOBOUND:-}" ] && [ "$peak" -gt "$(bound "$limit")" ]; then
-		fail "$WHAT: peak footprint $(mib "$peak") MiB with -m $limit (bound $(mib "$(bound "$limit")") MiB)"
+		echo "FAIL: $TEST: $WHAT: peak footprint $(mib "$peak") MiB with -m $limit (bound" \
+			"$(mib "$(bound "$limit")") MiB)"
+		exit $OVER
 	fi
 }
 
@@ -121,10 +123,13 @@ check_stats() {
 # status, 0), OPTS (further options of pswap run), PRESS (MiB), RESULT (a file that an orphan of the
 # program makes, with "ok" in it), BEFORE (a shell command that execs the rest: "ulimit -n 4; exec").
 FAILED=0 PASSED=0 SKIPPED=
+OVER=3 # the status of a run in which all is right but the peak
 both() {
 	local rc
 	(both_ "$@")
 	rc=$?
+	# On a busy machine a single peak may be nobody's fault; two in a row are.
+	[ $rc = $OVER ] && { (both_ "$@"); rc=$?; }
 	case $rc in
 	0) PASSED=$((PASSED + 1)) ;;
 	77) SKIPPED=1 ;;

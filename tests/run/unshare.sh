@@ -7,11 +7,6 @@ need_pswap
 PRESS=48
 [ "$(id -u)" = 0 ] || skip "needs root"
 for how in newuser newns vm setns chroot newpid files misc; do
-	# A child in a namespace of process ids is counted twice; after chroot there is no place for the
-	# file store.
-	case $how in
-	chroot | newpid) both 40M unshare $how ;;
-	*) both 40M unshare $how ;;
-	esac
+	both 40M unshare $how
 done
 finish
