@@ -558,7 +558,7 @@ static s64 worst_window(struct extent *e, unsigned i)
 	ps_mutex_lock(&e->lock);
 	switch (pte_kind(pte_get(e, i))) {
 	case PTE_NONE:
-		whole = e->fill == 0;
+		whole = relaxed_load(&e->fill) == 0;
 		break;
 	case PTE_SWAP:
 		whole = learn_may_map_all(e);

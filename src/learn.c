@@ -222,18 +222,18 @@ void learn_fill(struct ps_ctx *ctx, struct extent *e, unsigned i, u32 flags, uns
 		*end = i + 1;
 		return;
 	}
-	if (!(flags & REGION_NOHUGE) && !ctx->ps->cfg.no_thp && e->fill == 0 &&
+	if (!(flags & REGION_NOHUGE) && !ctx->ps->cfg.no_thp && relaxed_load(&e->fill) == 0 &&
 	    ((flags & REGION_HUGE) || (prev && prev->full))) {
-		e->fill = ARRAY_SIZE(pages);
+		relaxed_store(&e->fill, ARRAY_SIZE(pages));
 		e->full = true;
 		*start = 0;
 		*end = PTRS_PER_PMD;
 		return;
 	}
-	if (e->fill >= ARRAY_SIZE(pages)) {
+	if (relaxed_load(&e->fill) >= ARRAY_SIZE(pages)) {
 		w = 16;
 	} else {
-		w = pages[e->fill++];
+		w = pages[relaxed_add(&e->fill, 1)];
 		if (w == PTRS_PER_PMD)
 			e->full = true;
 	}

@@ -171,7 +171,7 @@ struct extent {
 	_Atomic bool in_part; /* the next window will not be all of it; a hint, read without extent.io */
 	u8 order;	  /* of this stay: 0, 4 or 9 */
 	_Atomic u8 proven; /* enum learn_proof; read of its neighbour without extent.io */
-	u8 fill;	  /* first touches: order of the next fill */
+	_Atomic u8 fill;  /* first touches: order of the next fill; read without extent.io */
 	_Atomic bool full; /* filled or read back as a whole since it was last out */
 	u8 probe_block;	  /* order 4: the block whose pages come one at a time */
 	u8 run;		  /* blocks that were asked for, or proved dense, close to each other */

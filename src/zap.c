@@ -99,12 +99,12 @@ static void drop_dead_frame(struct extent *e)
 	ps_event_wake(&ps->reclaim_ev);
 }
 
-/* Unmapping waits for memory more than for anything else: ask for the extent after next, and for the
- * next one's cluster. */
+/* Unmapping waits for memory more than for anything else: ask for an extent six ahead, and for the cluster of
+ * one three ahead, which has come by then. */
 static void prefetch_next(struct ps_mm *mm, struct extent *e)
 {
-	struct extent *next = pt_find(mm, e->addr + PMD_SIZE);
-	struct extent *after = pt_find(mm, e->addr + 2 * PMD_SIZE);
+	struct extent *next = pt_find(mm, e->addr + 3 * PMD_SIZE);
+	struct extent *after = pt_find(mm, e->addr + 6 * PMD_SIZE);
 
 	if (after)
 		__builtin_prefetch(after, 1);
@@ -193,7 +193,7 @@ void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 		if (i == 0 && last == PTRS_PER_PMD) {
 			zap_pmd(e, flags);
 			e->full = false;
-			e->fill = 0;
+			relaxed_store(&e->fill, 0);
 		} else if (e->pmd != PMD_NONE) {
 			/* Part of a whole fact: pte_set turns it into a table first. */
 			if (e->pmd != PMD_TABLE)
