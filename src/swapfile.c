@@ -468,11 +468,14 @@ static void swap_reclaim_cached(struct swapfile *sf, swp_entry_t e, unsigned nr,
 
 void swap_prefetch(struct swapfile *sf, swp_entry_t e)
 {
-	struct swap_info *si = sf->areas[swp_type(e)];
-	struct swap_cluster_info *ci = swap_cluster(si, swp_offset(e));
-	const u8 *map = si->swap_map + swp_offset(e);
+	/* Read without a lock, so it may be anything. */
+	struct swap_info *si = swap_entry_area(sf, e, SWAPFILE_CLUSTER);
+	const u8 *map;
 
-	__builtin_prefetch(ci, 1);
+	if (!si)
+		return;
+	map = si->swap_map + swp_offset(e);
+	__builtin_prefetch(swap_cluster(si, swp_offset(e)), 1);
 	if (si->store->ops->prefetch)
 		si->store->ops->prefetch(si->store, swp_offset(e) / SWAPFILE_CLUSTER);
 	for (unsigned i = 0; i < SWAPFILE_CLUSTER; i += PS_CACHELINE)

@@ -101,10 +101,11 @@ static void drop_dead_frame(struct extent *e)
 
 /* Unmapping waits for memory more than for anything else: ask for an extent six ahead, and for the cluster of
  * one three ahead, which has come by then. */
-static void prefetch_next(struct ps_mm *mm, struct extent *e)
+static void prefetch_next(struct ps_mm *mm, struct extent *e, u64 end)
 {
-	struct extent *next = pt_find(mm, e->addr + 3 * PMD_SIZE);
-	struct extent *after = pt_find(mm, e->addr + 6 * PMD_SIZE);
+	u64 near = e->addr + 3 * PMD_SIZE, far = e->addr + 6 * PMD_SIZE;
+	struct extent *next = near < end ? pt_find(mm, near) : NULL;
+	struct extent *after = far < end ? pt_find(mm, far) : NULL;
 
 	if (after)
 		__builtin_prefetch(after, 1);
@@ -185,7 +186,7 @@ void zap_range(struct ps_mm *mm, u64 start, u64 end, unsigned flags)
 
 		unsigned folios;
 
-		prefetch_next(mm, e);
+		prefetch_next(mm, e, end);
 		ps_mutex_lock(&e->lock);
 		folios = folios_going(e, i, last, flags);
 		if (!(flags & ZAP_KEEP_PRESENT))
