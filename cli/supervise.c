@@ -336,6 +336,19 @@ static void let_go_of_stdio(void)
 		close(fd);
 }
 
+/* What came before there was a child: to the group or not, the child does not have it. */
+static void pass_on_early(struct child *c, struct ear *ear, const struct signalfd_siginfo *si, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		int sig = (int)si[i].ssi_signo;
+
+		if (sig == SIGCHLD)
+			continue;
+		ear_heard(ear, sig); /* it is accounted for */
+		kill(c->pid, sig);
+	}
+}
+
 static void watch(struct supervise *s, struct child *c, struct ear *ear, int sigfd)
 {
 	struct pollfd pfd = { .fd = sigfd, .events = POLLIN };
@@ -363,6 +376,8 @@ int supervise(struct supervise *s, int *exit_status)
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
 	struct inherited in;
 	sigset_t all;
+	struct signalfd_siginfo early[8];
+	ssize_t nr_early;
 	int sigfd, err;
 
 	sigfillset(&all);
@@ -377,6 +392,7 @@ int supervise(struct supervise *s, int *exit_status)
 	if (sigfd < 0)
 		cli_fail("run: cannot make a signalfd: %s", strerror(errno));
 	ear_start(&ear);
+	nr_early = read(sigfd, early, sizeof(early));
 	err = child_start(s, &in, &c);
 	if (err) {
 		ear_stop(&ear);
@@ -384,6 +400,7 @@ int supervise(struct supervise *s, int *exit_status)
 		*exit_status = err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
 		return -1;
 	}
+	pass_on_early(&c, &ear, early, nr_early > 0 ? (unsigned)nr_early / sizeof(early[0]) : 0);
 	let_go_of_stdio();
 	sampler_init(s->sampler, s->shm, c.pid);
 	watch(s, &c, &ear, sigfd);
