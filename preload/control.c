@@ -5,6 +5,7 @@
  */
 #include <linux/sched.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "account.h"
 #include "arena.h"
@@ -23,6 +24,7 @@
 
 #define UNBIND_NS 50000000ULL /* no binding so soon after a call that could hand it on */
 #define CHECK_NS 200000000LL  /* how often to see whether the program still is the same */
+#define FDS_LEAST 24 /* descriptors of the engine: 16, and one for each file of a store */
 #define CALLER_CHECK_NS 2000000ULL
 #define BELL_POLL_NS 50000000LL /* an exec is noticed so late at the most */
 #define ABANDONED_NS 10000000000ULL
@@ -511,7 +513,15 @@ static const char *env_value(const char *name)
 static int open_engine(void)
 {
 	struct pswap *ps = &G.ps;
+	u64 lim[2];
 
+	/* proc.c has raised it where that is allowed. */
+	if (sys_call4(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, lim) == 0 && lim[0] < FDS_LEAST) {
+		ps_format(G.why, sizeof(G.why),
+			  "the limit of open files is %u (ulimit -n), and its engine needs %u", lim[0],
+			  (u64)FDS_LEAST);
+		return -EMFILE;
+	}
 	ps->cfg.limit = G.limit;
 	ps->cfg.count = G.count;
 	ps->cfg.nr_handlers = 2;
@@ -623,6 +633,10 @@ static int start(bool restart)
 	if (ret == 0 && restart) {
 		G.step = "register";
 		ret = adopt_reregister();
+	}
+	if (ret == 0) {
+		G.step = "watch";
+		ret = watch_open();
 	}
 	if (ret == 0) {
 		G.step = "threads";

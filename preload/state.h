@@ -211,6 +211,7 @@ bool program_replaced(void); /* by an exec */
 bool peer_left(void);	     /* another process shares the memory and goes on */
 void program_gone(void);     /* ends the engine, when nobody needs it any more */
 void watch_program(struct ps_ctx *ctx); /* a thread's body */
+int watch_open(void);
 int watch_start_guard(void);
 long count_threads(void);
 bool child_can_have_engine(pid_t tid);

@@ -229,10 +229,24 @@ void program_gone(void)
 	die();
 }
 
+static int program_fd, engine_fd;
+
+/* What watching needs, before anything can be taken out: an engine without it would leave its program, or be
+ * killed without anybody's noticing. */
+int watch_open(void)
+{
+	program_fd = pidfd_open(G.pid);
+	engine_fd = pidfd_open(G.engine_pid);
+	/* A program that has ended already is no failure. */
+	if (program_fd < 0 && program_fd != -ESRCH)
+		return program_fd;
+	return engine_fd < 0 ? engine_fd : 0;
+}
+
 /* A thread of its own waits for the program's end, so that memory goes at once. */
 void watch_program(struct ps_ctx *ctx)
 {
-	struct pollfd p = { .fd = pidfd_open(G.pid), .events = POLLIN };
+	struct pollfd p = { .fd = program_fd, .events = POLLIN };
 
 	(void)ctx;
 	if (p.fd < 0)
@@ -255,12 +269,12 @@ static _Alignas(64) char guard_stack[KiB(32)];
 
 static void guard_main(void *arg)
 {
-	struct pollfd p[2] = { { .fd = pidfd_open(G.engine_pid), .events = POLLIN },
-			       { .fd = pidfd_open(G.pid), .events = POLLIN } };
+	struct pollfd p[2] = { { .fd = engine_fd, .events = POLLIN },
+			       { .fd = program_fd, .events = POLLIN } };
 
 	(void)arg;
 	sys_call2(SYS_prctl, 15 /* PR_SET_NAME */, "pswap-guard");
-	if (p[0].fd < 0 || p[1].fd < 0)
+	if (p[1].fd < 0)
 		return;
 	while (sys_call4(SYS_ppoll, p, 2, NULL, NULL) < 1)
 		;

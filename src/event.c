@@ -393,7 +393,10 @@ void event_handler(struct ps_ctx *ctx)
 			cpu_relax();
 			continue;
 		}
-		sys_call4(SYS_epoll_wait, epfd, &ev, 1, IDLE_MS);
+		if (epfd >= 0)
+			sys_call4(SYS_epoll_wait, epfd, &ev, 1, IDLE_MS);
+		else
+			sys_sleep_ns(SPIN_NS); /* out of descriptors: slowly, but not never */
 	}
 	sys_close(epfd);
 }
