@@ -149,25 +149,42 @@ static unsigned try_take(struct ps_ctx *ctx)
 	return 0;
 }
 
-unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
+/* How many pages are in frames, and how many should be: by that it is decided which half comes next. */
+struct frames {
+	u64 cached, target;
+};
+
+static struct frames frames_of(struct pswap *ps, struct pswap_group *g)
+{
+	if (g)
+		return (struct frames){ lruvec_pages(&g->lruvec, LRU_INACTIVE),
+					MAX(relaxed_load(&g->limit) / 8, (u64)PTRS_PER_PMD) };
+	return (struct frames){ relaxed_load(&ps->cache.nr_pages), inactive_target(ps) };
+}
+
+/* One step for everybody (g is NULL), or of the pages of one group. */
+static unsigned step(struct ps_ctx *ctx, struct pswap_group *g, bool *progress)
 {
 	struct pswap *ps = ctx->ps;
 	bool full = ps_now_ns() < relaxed_load(&ps->full_until);
+	struct frames f;
 	unsigned n = 0;
 
 	*progress = false;
 	if (reclaim_is_off(ps))
 		return 0;
-	/* Handlers take out, workers write: each writer has a segment of its own open. */
 	lru_add_drain_all(&ps->lru);
+	ctx->only = g ? g->id : 0;
+	/* Handlers take out, workers write: each writer has a segment of its own open. */
 	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
-	if (!full && (relaxed_load(&ps->cache.nr_pages) > inactive_target(ps) ||
-		      list_nr(ctx, LRU_ACTIVE) == 0))
+	f = frames_of(ps, g);
+	if (!full && (f.cached > f.target || list_nr(ctx, LRU_ACTIVE) == 0))
 		n = try_write(ctx);
-	if (!n && relaxed_load(&ps->cache.nr_pages) <= 2 * inactive_target(ps))
+	if (!n && f.cached <= 2 * f.target)
 		*progress = try_take(ctx) > 0;
 	if (!n && !*progress && !full)
 		n = try_write(ctx);
+	ctx->only = 0;
 	if (n) {
 		*progress = true;
 		ps_event_wake(&ps->freed_ev);
@@ -175,34 +192,18 @@ unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
 	return n;
 }
 
+unsigned reclaim_step(struct ps_ctx *ctx, bool *progress)
+{
+	return step(ctx, NULL, progress);
+}
+
 /* ---- groups ---- */
 
 unsigned reclaim_group_step(struct ps_ctx *ctx, struct pswap_group *g, bool *progress)
 {
-	struct pswap *ps = ctx->ps;
-	u64 target = MAX(relaxed_load(&g->limit) / 8, (u64)PTRS_PER_PMD), cached;
-	bool full = ps_now_ns() < relaxed_load(&ps->full_until);
-	unsigned n = 0;
+	unsigned n = step(ctx, g, progress);
 
-	*progress = false;
-	if (reclaim_is_off(ps))
-		return 0;
-	lru_add_drain_all(&ps->lru);
-	full |= ctx->id < PS_MAX_HANDLERS && ps->cfg.nr_workers;
-	ctx->only = g->id;
-	cached = lruvec_pages(&g->lruvec, LRU_INACTIVE);
-	if (!full && (cached > target || list_nr(ctx, LRU_ACTIVE) == 0))
-		n = try_write(ctx);
-	if (!n && cached <= 2 * target)
-		*progress = try_take(ctx) > 0;
-	if (!n && !*progress && !full)
-		n = try_write(ctx);
-	ctx->only = 0;
-	if (n) {
-		*progress = true;
-		relaxed_add(&g->reclaimed, n);
-		ps_event_wake(&ps->freed_ev);
-	}
+	relaxed_add(&g->reclaimed, n);
 	return n;
 }
 
@@ -210,8 +211,7 @@ static void warn_group(struct pswap_group *g)
 {
 	if (!atomic_exchange(&g->warned, 1))
 		ps_log("a group's limit of %u MiB cannot be kept: %u MiB are in memory and no more "
-		       "can "
-		       "be taken out; going on above it",
+		       "can be taken out; going on above it",
 		       relaxed_load(&g->limit) >> (20 - PAGE_SHIFT),
 		       (u64)MAX(relaxed_load(&g->resident), 0) >> (20 - PAGE_SHIFT));
 }

@@ -129,7 +129,13 @@ int region_add(struct ps_mm *mm, u64 start, u64 end, u32 flags)
 	return 0;
 }
 
-int region_flags(struct ps_mm *mm, u64 start, u64 end, u32 set, u32 clear)
+/* What is said of regions: flags to set and clear, or a group. */
+struct change {
+	u32 set, clear;
+	const u16 *group; /* NULL: stays */
+};
+
+static int change(struct ps_mm *mm, u64 start, u64 end, struct change c)
 {
 	struct region *r;
 
@@ -138,25 +144,23 @@ int region_flags(struct ps_mm *mm, u64 start, u64 end, u32 set, u32 clear)
 	cut(mm, start);
 	cut(mm, end);
 	for (r = region_after(mm, start); r && r < mm->regions + mm->nr_regions && r->start < end;
-	     r++)
-		r->flags = (r->flags & ~clear) | set;
+	     r++) {
+		r->flags = (r->flags & ~c.clear) | c.set;
+		if (c.group)
+			r->group = *c.group;
+	}
 	merge_around(mm, start, end);
 	return 0;
 }
 
+int region_flags(struct ps_mm *mm, u64 start, u64 end, u32 set, u32 clear)
+{
+	return change(mm, start, end, (struct change){ .set = set, .clear = clear });
+}
+
 int region_set_group(struct ps_mm *mm, u64 start, u64 end, u16 group)
 {
-	struct region *r;
-
-	if (reserve(mm, 2))
-		return -ENOMEM;
-	cut(mm, start);
-	cut(mm, end);
-	for (r = region_after(mm, start); r && r < mm->regions + mm->nr_regions && r->start < end;
-	     r++)
-		r->group = group;
-	merge_around(mm, start, end);
-	return 0;
+	return change(mm, start, end, (struct change){ .group = &group });
 }
 
 void region_replace_group(struct ps_mm *mm, u16 from, u16 to)
