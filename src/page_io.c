@@ -112,15 +112,7 @@ static unsigned alloc_slots(struct ps_ctx *ctx, unsigned first, unsigned done, u
 			ents[got].val = ents[0].val + got;
 		return got;
 	}
-	got = swap_alloc_pages(sf, first, ctx->id, n, ents);
-	for (unsigned k = 1; k < got; k++) {
-		if (swp_type(ents[k]) == swp_type(ents[0]))
-			continue;
-		for (unsigned j = k; j < got; j++)
-			swapcache_free(sf, ents[j], 1);
-		return k;
-	}
-	return got;
+	return swap_alloc_of_one(sf, first, ctx->id, n, ents);
 }
 
 /* Writes pages [done, done + got) to the slots allocated for them, a buffer at a time. Returns how

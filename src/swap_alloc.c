@@ -351,3 +351,15 @@ unsigned swap_alloc_pages(struct swapfile *sf, unsigned first_area, unsigned cpu
 	}
 	return got;
 }
+
+unsigned swap_alloc_of_one(struct swapfile *sf, unsigned first_area, unsigned cpu, unsigned nr,
+			   swp_entry_t *out)
+{
+	unsigned got = swap_alloc_pages(sf, first_area, cpu, nr, out), k = 0;
+
+	while (k < got && swp_type(out[k]) == swp_type(out[0]))
+		k++;
+	for (unsigned j = k; j < got; j++)
+		swapcache_free(sf, out[j], 1);
+	return k;
+}

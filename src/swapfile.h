@@ -108,6 +108,9 @@ int swap_alloc_order(struct swapfile *sf, unsigned first_area, unsigned cpu, uns
  * ascending in out[].  Returns how many were had, 0 when all areas are full. */
 unsigned swap_alloc_pages(struct swapfile *sf, unsigned first_area, unsigned cpu, unsigned nr,
 			  swp_entry_t *out);
+/* The same, all of one area: what one write of its store can take. */
+unsigned swap_alloc_of_one(struct swapfile *sf, unsigned first_area, unsigned cpu, unsigned nr,
+			   swp_entry_t *out);
 
 /* Adds one reference to each of nr slots of one cluster. 0; -EINVAL when a slot is free or the run
  * is not inside one cluster; -ENOMEM when a count needs the overflow table and there is no memory.

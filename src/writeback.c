@@ -163,19 +163,6 @@ static unsigned collect(struct ps_ctx *ctx, struct extent *e, unsigned *at)
 	return n;
 }
 
-/* Slots of one store for up to n pages. */
-static unsigned alloc_slots(struct ps_ctx *ctx, swp_entry_t *to, unsigned n)
-{
-	struct swapfile *sf = &ctx->ps->swap;
-	unsigned got = swap_alloc_pages(sf, next_area(ctx->ps), ctx->id, n, to), k;
-
-	for (k = 1; k < got && swp_type(to[k]) == swp_type(to[0]);)
-		k++;
-	for (unsigned j = k; j < got; j++)
-		swapcache_free(sf, to[j], 1);
-	return MIN(k, got);
-}
-
 /* The n pages collected. Returns how many were moved; *full: the store has no room. */
 static unsigned move_pages(struct ps_ctx *ctx, struct extent *e, unsigned n, bool *full)
 {
@@ -185,7 +172,7 @@ static unsigned move_pages(struct ps_ctx *ctx, struct extent *e, unsigned n, boo
 	bool done[PS_BUF_PAGES] = { false };
 
 	if (read_slots(ctx, from, n) && same_filled(ctx, n) < n) {
-		got = alloc_slots(ctx, to, n);
+		got = swap_alloc_of_one(sf, next_area(ctx->ps), ctx->id, n, to);
 		w = got ? write_slots(ctx, to, got) : 0;
 		*full = w == 0;
 	}
