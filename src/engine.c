@@ -152,12 +152,18 @@ static pid_t number_in_proc(struct pswap *ps)
 	return pid;
 }
 
+static void forget_fds(struct pswap *ps)
+{
+	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = -1;
+	ps->empty_fd = ps->kick_fd = ps->stat_fd = -1;
+}
+
 int engine_open_fds(struct pswap *ps)
 {
 	int fd = uffd_open(ps->cfg.uffd_want, &ps->caps);
 
+	forget_fds(ps);
 	ps->mm.uffd = fd;
-	ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = ps->stat_fd = -1;
 	if (fd < 0)
 		return fd;
 	ps->pid = (pid_t)sys_getpid();
@@ -214,7 +220,7 @@ int engine_open(struct pswap *ps, const struct store_spec *specs, unsigned n, co
 	for (unsigned i = 0; i < LRU_MAX_CPUS; i++)
 		ps_lock_set_rank(&ps->lru.cpus[i].lock, RANK_LRU_CPU);
 	ps->mm.ps = ps;
-	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = ps->empty_fd = ps->kick_fd = ps->stat_fd = -1;
+	forget_fds(ps);
 	relaxed_store(&ps->limit_now, ps->cfg.limit);
 	relaxed_store(&ps->density, 512);
 	ps->cfg.nr_handlers = MIN(MAX(ps->cfg.nr_handlers, 1U), PS_MAX_HANDLERS);
