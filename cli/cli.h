@@ -96,6 +96,8 @@ void uffd_cure(const struct uffd_probe *p, char *buf, size_t size);
 struct ps_shm *shm_create(int *fd);
 /* Finds the area of the tree that pid belongs to, to read or also to write. NULL with a reason in why. */
 struct ps_shm *shm_of_pid(pid_t pid, bool write, char *why, size_t size);
+/* Reads /proc/PID/stat to text. What follows the name in it, NULL if there is no such process. */
+char *shm_stat(pid_t pid, char *text, size_t size);
 /* Field 22 of /proc/PID/stat, 0 if there is no such process. comm may be NULL (16 bytes). */
 u64 shm_starttime(pid_t pid, char *comm);
 bool shm_member_alive(const struct ps_shm *shm, const struct ps_member *m);

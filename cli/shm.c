@@ -49,9 +49,10 @@ struct ps_shm *shm_create(int *fd)
 	return shm;
 }
 
-/* Maps an open descriptor (and closes it); NULL if it is not a shared area. */
-static struct ps_shm *map_fd(int fd, bool write)
+/* Maps what is at path; NULL if that is not a shared area. */
+static struct ps_shm *map_at(const char *path, bool write)
 {
+	int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
 	struct ps_shm *shm;
 	struct stat st;
 
@@ -91,7 +92,7 @@ static struct ps_shm *by_environ(pid_t pid, bool write)
 		if (!ps_config_parse(c, var + sizeof(PS_ENV), &why) &&
 		    sscanf(c->shm_path, "/proc/%d/fd/%d%n", &run, &fd, &end) == 2 &&
 		    !c->shm_path[end])
-			shm = map_fd(open(c->shm_path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK), write);
+			shm = map_at(c->shm_path, write);
 		break;
 	}
 	if (f)
@@ -118,7 +119,7 @@ static struct ps_shm *by_maps(pid_t pid, bool write)
 			continue;
 		snprintf(link, sizeof(link), "/proc/%d/map_files/%.*s", (int)pid,
 			 (int)strcspn(line, " "), line);
-		shm = map_fd(open(link, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC), write);
+		shm = map_at(link, write);
 	}
 	if (f)
 		fclose(f);
@@ -145,7 +146,7 @@ static struct ps_shm *by_fds(pid_t pid, bool write)
 			continue;
 		target[n] = 0;
 		if (!strncmp(target, "/memfd:" PS_SHM_NAME " ", sizeof("/memfd:" PS_SHM_NAME)))
-			shm = map_fd(open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC), write);
+			shm = map_at(path, write);
 	}
 	if (d)
 		closedir(d);
@@ -174,34 +175,39 @@ struct ps_shm *shm_of_pid(pid_t pid, bool write, char *why, size_t size)
 	return NULL;
 }
 
-u64 shm_starttime(pid_t pid, char *comm)
+char *shm_stat(pid_t pid, char *text, size_t size)
 {
-	char path[64], text[1024], *p, *open_paren;
-	unsigned long long start = 0;
-	char state = 0;
-	int threads = 0;
+	char path[64], *p;
 	ssize_t n;
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
+		return NULL;
+	n = read(fd, text, size - 1);
 	close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = 0;
+	text[MAX(n, 0)] = 0;
 	/* "PID (comm) S ppid ...": comm may hold anything, so from the last parenthesis. */
-	open_paren = strchr(text, '(');
 	p = strrchr(text, ')');
-	if (!open_paren || !p)
+	return p ? p + 1 : NULL;
+}
+
+u64 shm_starttime(pid_t pid, char *comm)
+{
+	char text[1024], *rest = shm_stat(pid, text, sizeof(text)), *open_paren;
+	unsigned long long start = 0;
+	char state = 0;
+	int threads = 0;
+
+	open_paren = rest ? strchr(text, '(') : NULL;
+	if (!open_paren)
 		return 0;
-	sscanf(p + 1,
+	sscanf(rest,
 	       " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu",
 	       &state, &threads, &start);
 	if (comm)
-		snprintf(comm, 16, "%.*s", (int)MIN(p - open_paren - 1, 15), open_paren + 1);
+		snprintf(comm, 16, "%.*s", (int)MIN(rest - open_paren - 2, 15), open_paren + 1);
 	/* Of a program whose main() ended by pthread_exit, the first thread is a zombie. */
 	return (state == 'Z' && threads <= 1) || state == 'X' ? 0 : start;
 }

@@ -46,19 +46,9 @@ struct ear {
 /* The state and the parent of a process; 0: there is none. */
 static char proc_state(pid_t pid, int *parent)
 {
-	char path[64], text[512], state = 0, *p;
-	ssize_t n;
-	int fd;
+	char text[512], state = 0, *rest = shm_stat(pid, text, sizeof(text));
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[MAX(n, 0)] = 0;
-	p = strrchr(text, ')');
-	return p && sscanf(p + 1, " %c %d", &state, parent) == 2 ? state : 0;
+	return rest && sscanf(rest, " %c %d", &state, parent) == 2 ? state : 0;
 }
 
 static bool is_stopped(pid_t pid)
