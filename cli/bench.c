@@ -86,6 +86,11 @@ const char *bench_kind_name(enum bench_kind kind)
 	return kinds[kind].name;
 }
 
+enum bench_fill bench_used_fill(enum bench_kind kind, const struct bench_opts *o)
+{
+	return o->fill_given ? o->fill : kinds[kind].fill;
+}
+
 const char *bench_fill_name(enum bench_fill fill)
 {
 	return fills[fill];
@@ -419,7 +424,7 @@ static struct bench_result *run(enum bench_kind kind, const struct bench_opts *o
 		goto oom;
 	r->kind = kind;
 	r->opts = opts;
-	req.fill = opts->fill_given ? opts->fill : kinds[kind].fill;
+	req.fill = bench_used_fill(kind, opts);
 	plan_sets(r, peer, why);
 	for (unsigned i = 0; i < r->n_sets; i++) {
 		unsigned n = kind == BENCH_TRUNCATE ? bench_truncate_samples(opts) : opts->rounds;
@@ -465,7 +470,7 @@ fail:
 static uint64_t *make_sums(const struct parsed *p)
 {
 	const struct bench_opts *o = &p->opts;
-	enum bench_fill fill = o->fill_given ? o->fill : kinds[BENCH_SCAN].fill;
+	enum bench_fill fill = bench_used_fill(BENCH_SCAN, o);
 	uint64_t pages = o->size / BENCH_PAGE, *sums = bench_shared(pages * sizeof(*sums));
 
 	for (uint64_t i = 0; sums && i < pages; i++)

@@ -129,6 +129,7 @@ extern volatile sig_atomic_t bench_stop; /* a signal that asks us to end came in
 const char *bench_kind_name(enum bench_kind kind);
 const char *bench_fill_name(enum bench_fill fill);
 const char *bench_unit(enum bench_kind kind);
+enum bench_fill bench_used_fill(enum bench_kind kind, const struct bench_opts *o); /* asked for, or the default */
 static inline bool bench_side_kernel(enum bench_side side)
 {
 	return side >= SIDE_ZRAM_4K;

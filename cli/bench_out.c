@@ -182,13 +182,6 @@ static const char *counted(enum bench_kind kind)
 	}
 }
 
-static enum bench_fill used_fill(const struct bench_result *r)
-{
-	if (r->opts->fill_given)
-		return r->opts->fill;
-	return r->kind == BENCH_MUNMAP || r->kind == BENCH_TRUNCATE || r->kind == BENCH_EXIT ? FILL_SAME : FILL_MIXED;
-}
-
 static json_t *number(enum bench_kind kind, double v)
 {
 	/* Nanoseconds of a whole operation are whole; those of a page are not. */
@@ -283,7 +276,7 @@ static json_t *json_result(const struct bench_result *r)
 	derive(r, &out);
 	json_object_set_new(o, "bench", json_string(bench_kind_name(r->kind)));
 	put_u64(o, "size_bytes", r->opts->size);
-	json_object_set_new(o, "fill", json_string(bench_fill_name(used_fill(r))));
+	json_object_set_new(o, "fill", json_string(bench_fill_name(bench_used_fill(r->kind, r->opts))));
 	put_u64(o, "rounds", r->opts->rounds);
 	for (unsigned i = 0; i < out.n; i++)
 		json_object_set_new(sets, out.sets[i].name, json_set(r, &out.sets[i]));
@@ -438,7 +431,7 @@ static void print_truncate_table(const struct bench_result *r)
 
 	derive(r, &out);
 	printf("truncate, %lu objects of 4 MiB, fill %s, %u round%s\n",
-	       (unsigned long)(r->opts->size / BENCH_OBJECT), bench_fill_name(used_fill(r)),
+	       (unsigned long)(r->opts->size / BENCH_OBJECT), bench_fill_name(bench_used_fill(r->kind, r->opts)),
 	       r->opts->rounds, r->opts->rounds == 1 ? "" : "s");
 	print_wrapped(counted(r->kind), 92);
 	for (unsigned i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
@@ -466,7 +459,7 @@ void bench_print_table(const struct bench_result *r)
 	}
 	derive(r, &out);
 	printf("%s, %lu MiB, fill %s, %u round%s%s%s\n", bench_kind_name(r->kind),
-	       (unsigned long)(r->opts->size >> 20), bench_fill_name(used_fill(r)), r->opts->rounds,
+	       (unsigned long)(r->opts->size >> 20), bench_fill_name(bench_used_fill(r->kind, r->opts)), r->opts->rounds,
 	       r->opts->rounds == 1 ? "" : "s", *r->zram_why ? "" : ", peer: kernel swap on zram, ",
 	       *r->zram_why ? "" : r->zram_algorithm);
 	print_wrapped(counted(r->kind), 92);
