@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hook.c - memory calls: on the program's threads, around its system calls (hook.h says under which rules: raw
- * calls only, no vector registers, so also no memcpy; a signal handler may be what runs here).
+ * hook.c - memory calls: on the program's threads, around its system calls (hook.h says under which
+ * rules: raw calls only, no vector registers, so also no memcpy; a signal handler may be what runs
+ * here).
  *
  * Most of what happens to memory comes as userfaultfd events; a hook is needed where there is no
  * event (new memory, mprotect-like flags, guards), where an event comes too early (DONTNEED), and

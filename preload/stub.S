@@ -87,6 +87,23 @@
 	.cfi_escape 0x10, DW_rip, 3, 0x77, 8, 0x06
 .endm
 
+/* Back to the program, behind its `syscall`, with rax as it is. */
+.macro frame_return
+	frame_pop
+	mov	(%rsp), %r11
+	popfq
+	.cfi_adjust_cfa_offset -8
+	.cfi_escape 0x10, DW_rip, 3, 0x77, 0, 0x06
+	pop	%rcx
+	.cfi_adjust_cfa_offset -8
+	CFI_RIP_RCX
+	lea	128(%rsp), %rsp
+	.cfi_adjust_cfa_offset -128
+	mov	REC_RET(%rcx), %rcx
+	.cfi_register DW_rip, %rcx
+	jmp	*%rcx
+.endm
+
 /* hook_pre, then REC_INSN or REC_FORK with all registers and the stack as they came. */
 	.globl	patch_entry_pre
 	.hidden	patch_entry_pre
@@ -150,19 +167,7 @@ patch_entry_vm:
 	.cfi_startproc
 	frame_enter
 	call	hook_vm
-	frame_pop
-	mov	(%rsp), %r11
-	popfq
-	.cfi_adjust_cfa_offset -8
-	.cfi_escape 0x10, DW_rip, 3, 0x77, 0, 0x06
-	pop	%rcx
-	.cfi_adjust_cfa_offset -8
-	CFI_RIP_RCX
-	lea	128(%rsp), %rsp
-	.cfi_adjust_cfa_offset -128
-	mov	REC_RET(%rcx), %rcx
-	.cfi_register DW_rip, %rcx
-	jmp	*%rcx
+	frame_return
 	.cfi_endproc
 	.size	patch_entry_vm, . - patch_entry_vm
 
@@ -197,19 +202,7 @@ patch_entry_post:
 	mov	-8(%rbp), %rdi
 	call	hook_post_fork
 	mov	-8(%rbp), %rax
-	frame_pop
-	mov	(%rsp), %r11
-	popfq
-	.cfi_adjust_cfa_offset -8
-	.cfi_escape 0x10, DW_rip, 3, 0x77, 0, 0x06
-	pop	%rcx
-	.cfi_adjust_cfa_offset -8
-	CFI_RIP_RCX
-	lea	128(%rsp), %rsp
-	.cfi_adjust_cfa_offset -128
-	mov	REC_RET(%rcx), %rcx
-	.cfi_register DW_rip, %rcx
-	jmp	*%rcx
+	frame_return
 	.cfi_endproc
 	.size	patch_entry_post, . - patch_entry_post
 
