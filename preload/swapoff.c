@@ -56,14 +56,10 @@ static bool step(struct ps_ctx *ctx)
 		start = MAX(start, e->addr);
 		if (e->pmd != PMD_NONE) {
 			fault_range(ctx, mm, start, stop);
-			for (u64 a = start; a < stop && !job.missing; a += PAGE_SIZE) {
-				enum pte_kind kind;
-
-				ps_mutex_lock(&e->lock);
-				kind = e->pmd == PMD_NONE ? PTE_NONE : pte_kind(pte_get(e, pt_index(a)));
-				ps_mutex_unlock(&e->lock);
-				job.missing = kind == PTE_SWAP || kind == PTE_CACHED;
-			}
+			/* Of other regions' pages, too; those come in the same pass. */
+			ps_mutex_lock(&e->lock);
+			job.missing |= e->nr_swap || (e->frame && e->frame->nr_live);
+			ps_mutex_unlock(&e->lock);
 			n++;
 		}
 		job.at = stop;
