@@ -19,6 +19,7 @@
 
 #include "folio_batch.h"
 #include "group.h"
+#include "list_check.h"
 #include "lru.h"
 #include "pagetable.h"
 #include "pswap.h"
@@ -101,21 +102,8 @@ static inline void check_lists(void)
 	lru_add_drain_all(&ps->lru);
 	for (unsigned n = 0; (vec = group_lruvec(ps, n)); n++) {
 		ps_mutex_lock(&vec->lock);
-		for (unsigned list = LRU_ACTIVE; list < LRU_NR; list++) {
-			struct folio *prev = NULL;
-			u64 nr = 0, pages = 0;
-
-			for (struct folio *f = vec->head[list]; f; prev = f, f = f->next) {
-				assert_ptr_equal(f->prev, prev);
-				assert_ptr_equal(relaxed_load(&f->lruvec), vec);
-				assert_int_equal(f->list, list);
-				nr++;
-				pages += f->counted;
-			}
-			assert_ptr_equal(vec->tail[list], prev);
-			assert_int_equal(lruvec_nr(vec, list), nr);
-			assert_int_equal(lruvec_pages(vec, list), pages);
-		}
+		for (unsigned list = LRU_ACTIVE; list < LRU_NR; list++)
+			check_list(vec, list);
 		ps_mutex_unlock(&vec->lock);
 	}
 }

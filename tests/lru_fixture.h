@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "folio_batch.h"
+#include "list_check.h"
 #include "lru.h"
 
 static struct lru lru;
@@ -43,24 +44,6 @@ static inline struct folio *new_folios(unsigned n, unsigned pages)
 static inline void drop_pages(struct folio *f)
 {
 	relaxed_store(&f->pages, 0);
-}
-
-/* Walks one list: links in both directions, every entry on this list, counts that sum up. */
-static inline void check_list(struct lruvec *vec, enum lru_list list)
-{
-	u64 nr = 0, pages = 0;
-	struct folio *prev = NULL;
-
-	for (struct folio *f = vec->head[list]; f; prev = f, f = f->next) {
-		assert_ptr_equal(f->prev, prev);
-		assert_ptr_equal(f->lruvec, vec);
-		assert_int_equal(f->list, list);
-		nr++;
-		pages += f->counted;
-	}
-	assert_ptr_equal(vec->tail[list], prev);
-	assert_int_equal(lruvec_nr(vec, list), nr);
-	assert_int_equal(lruvec_pages(vec, list), pages);
 }
 
 static inline void check_lists(void)

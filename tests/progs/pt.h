@@ -531,4 +531,15 @@ PT_UNUSED static void pt_say(const char *fmt, ...)
 	fflush(stdout);
 }
 
+/* In main: the function that `how` names, and an end. */
+#define PT_RUN_NAMED(how, name, call)             \
+	do {                                      \
+		if (!strcmp((how), (name))) {     \
+			call;                     \
+			pt_say("%s done", (how)); \
+			return 0;                 \
+		}                                 \
+	} while (0)
+#define PT_RUN(how, f) PT_RUN_NAMED(how, #f, f())
+
 #endif

@@ -584,27 +584,19 @@ int main(int argc, char **argv)
 	const char *how = argc > 1 ? argv[1] : "";
 
 	pt_catch_faults();
-#define RUN(f)                                 \
-	do {                                   \
-		if (!strcmp(how, #f)) {        \
-			f();                   \
-			pt_say("%s done", #f); \
-			return 0;              \
-		}                              \
-	} while (0)
-	RUN(seal);
-	RUN(pkey);
-	RUN(multi);
-	RUN(oldzero);
-	RUN(across);
-	RUN(numa);
-	RUN(shm);
-	RUN(remapfile);
-	RUN(barrier);
-	RUN(perf);
-	RUN(refs);
-	RUN(merge);
-	RUN(locked);
-	RUN(other);
+	PT_RUN(how, seal);
+	PT_RUN(how, pkey);
+	PT_RUN(how, multi);
+	PT_RUN(how, oldzero);
+	PT_RUN(how, across);
+	PT_RUN(how, numa);
+	PT_RUN(how, shm);
+	PT_RUN(how, remapfile);
+	PT_RUN(how, barrier);
+	PT_RUN(how, perf);
+	PT_RUN(how, refs);
+	PT_RUN(how, merge);
+	PT_RUN(how, locked);
+	PT_RUN(how, other);
 	return 2;
 }

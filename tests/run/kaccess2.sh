@@ -6,11 +6,15 @@
 need_pswap
 PRESS=36
 for how in ${HOW:-vec msgs zerocopy futex2 pimutex aio structs settid exec ptrace local uctx devs}; do
+	case $how in
+	settid | exec | ptrace | local | uctx | devs) prog=kaccess3 ;;
+	*) prog=kaccess2 ;;
+	esac
 	# settid: children that no hook saw are served, not limited (docs/design.md).
 	case $how in
-	settid) NOBOUND=1 both 40M kaccess2 settid ;;
-	*) both 40M kaccess2 $how ;;
+	settid) NOBOUND=1 both 40M $prog settid ;;
+	*) both 40M $prog $how ;;
 	esac
 done
-[ -n "${HOW:-}" ] || BEFORE="export GLIBC_TUNABLES=glibc.pthread.rseq=0" both 40M kaccess2 rseq
+[ -n "${HOW:-}" ] || BEFORE="export GLIBC_TUNABLES=glibc.pthread.rseq=0" both 40M kaccess3 rseq
 finish

@@ -5,9 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 need_pswap
 PRESS=36
-# HOW=nommap: the test is wrong now and then natively too (it looks at a word that the ring uses).
 
-for how in ${HOW:-structs advise vectors bufring sendzc hugefixed forked}; do
+for how in ${HOW:-structs advise vectors bufring nommap sendzc hugefixed forked}; do
 	both 40M uring2 $how
 done
 finish
