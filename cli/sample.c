@@ -21,14 +21,14 @@
 
 struct round {
 	struct sampler *s;
-	u64 footprint, pool, others;
+	u64 footprint, measured, pool, others;
 	unsigned members; /* alive */
 	unsigned watched; /* processes without an engine */
 	bool inner;	  /* there are members of other pid namespaces that have not been met */
 };
 
-/* Pss_Anon of the process in bytes, 0 if it cannot be had. */
-static u64 rollup_anon(pid_t pid)
+/* Pss_Anon of the process in bytes, 0 when it is gone; `otherwise` if that is not to be known. */
+static u64 rollup_anon(pid_t pid, u64 otherwise)
 {
 	char path[64], line[128];
 	unsigned long long kib = 0;
@@ -36,12 +36,13 @@ static u64 rollup_anon(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
 	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
+	if (!f)
+		return errno == ENOENT || errno == ESRCH ? 0 : otherwise;
+	while (fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "Pss_Anon: %llu kB", &kib) == 1)
 			break;
 	}
-	if (f)
-		fclose(f);
+	fclose(f);
 	return KiB(kib);
 }
 
@@ -83,7 +84,7 @@ static pid_t other_thread(pid_t pid)
 static u64 anon_bytes(pid_t pid, bool several)
 {
 	unsigned long long resident = 0, shared = 0;
-	u64 bytes, pss;
+	u64 bytes;
 
 	if (!read_statm(pid, &resident, &shared))
 		return 0;
@@ -95,8 +96,7 @@ static u64 anon_bytes(pid_t pid, bool several)
 	bytes = (resident - shared) * PAGE_SIZE;
 	if (!several || bytes < ROLLUP_LEAST)
 		return bytes;
-	pss = rollup_anon(pid);
-	return pss ? pss : bytes;
+	return rollup_anon(pid, bytes);
 }
 
 static void look_at_members(struct round *r)
@@ -126,11 +126,13 @@ static void look_at_members(struct round *r)
 			u64 anon = anon_bytes((pid_t)pid, nr > 1);
 
 			relaxed_store(&m->footprint_bytes, anon);
+			relaxed_store(&m->measured_bytes, anon);
 			relaxed_store(&m->resident_bytes, anon);
 			stat_peak(&m->peak_footprint_bytes, anon);
 			r->watched++;
 		}
 		r->footprint += relaxed_load(&m->footprint_bytes);
+		r->measured += relaxed_load(&m->measured_bytes);
 		r->pool += relaxed_load(&m->pool_bytes);
 	}
 }
@@ -236,7 +238,7 @@ void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
 static void look_at_other(struct round *r, pid_t pid, u64 starttime, const char comm[16])
 {
 	struct sample_proc *p = proc_of(r->s, pid, starttime);
-	u64 anon = anon_bytes(pid, r->members + r->watched > 1);
+	u64 anon = anon_bytes(pid, r->members + r->watched > 0);
 
 	if (p) {
 		memcpy(p->comm, comm, sizeof(p->comm));
@@ -298,7 +300,7 @@ static void look(struct sampler *s)
 	s->others_bytes = r.others;
 	relaxed_store(&s->shm->others_bytes, r.others);
 	s->tight = r.others && r.footprint + r.others > s->shm->limit_bytes / 4 * 3;
-	stat_peak(&s->shm->peak_footprint_bytes, r.footprint + r.others);
+	stat_peak(&s->shm->peak_footprint_bytes, r.measured + r.others);
 	stat_peak(&s->shm->peak_pool_bytes, r.pool);
 	if (!shm_starttime(s->root, NULL))
 		return;

@@ -10,6 +10,7 @@
 
 #include "account.h"
 #include "arena.h"
+#include "cow.h"
 #include "fault.h"
 #include "log.h"
 #include "lru.h"
@@ -114,41 +115,18 @@ static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
 
 /*
  * Takes the gate when no VM event waits to be read: what we know of these addresses may still be of a
- * mapping that was moved away or unmapped, and its event needs it.  UFFDIO_COPY looks for waiting
- * events before anything else.
+ * mapping that was moved away or unmapped, and its event needs it.
  */
 #define SETTLE_NS 20000 /* for handlers to get at the gate */
 static void lock_settled(struct ps_mm *mm)
 {
 	for (;;) {
 		ps_rwlock_write_lock(&mm->gate);
-		if (uffd_copy(mm->uffd, 0, NULL, 0, false, false) != -EAGAIN)
+		if (!uffd_events_pending(mm->uffd))
 			return;
 		ps_rwlock_write_unlock(&mm->gate);
 		sys_sleep_ns(SETTLE_NS);
 	}
-}
-
-/*
- * Registers what is mapped of [start, end).  The program may have unmapped a part since it was looked
- * up, and our own memory come there: that does not stay registered.  Nothing of it may come or go
- * meanwhile, because unmapping what is registered raises an event, and waits for it.
- */
-static int register_range(struct ps_mm *mm, u64 start, u64 end)
-{
-	uintptr_t own = start, own_end;
-	int ret;
-
-	arena_freeze();
-	ret = uffd_register(mm->uffd, start, end - start, false);
-	while (arena_next_range_frozen(own, &own, &own_end) && own < end) {
-		u64 lo = MAX(own, start), hi = MIN(own_end, end);
-
-		uffd_unregister(mm->uffd, lo, hi - lo);
-		own = own_end;
-	}
-	arena_thaw();
-	return ret;
 }
 
 #define PROBE_PAGES 16 /* a mapping that begins with more guards is taken for registered */
@@ -183,7 +161,7 @@ static int probe_registered(struct pswap *ps, u64 start, u64 end)
 static int register_mapped(struct pswap *ps, u64 start, u64 end, u32 flags)
 {
 	struct ps_mm *mm = &ps->mm;
-	int ret = register_range(mm, start, end);
+	int ret = region_register(mm, start, end);
 	u64 a = start;
 	struct vma v;
 
@@ -219,7 +197,7 @@ int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 
 	for (;;) {
 		lock_settled(mm);
-		ret = fresh ? register_range(mm, start, end) :
+		ret = fresh ? region_register(mm, start, end) :
 			      register_mapped(ctx->ps, start, end, flags);
 		if (ret != -EAGAIN)
 			break;
@@ -301,6 +279,7 @@ int adopt_pin(struct ps_ctx *ctx, u64 start, u64 end)
 				pte_set(e, pt_index(addr), pte_make(PTE_PINNED));
 			done = pte_kind(pte_get(e, pt_index(addr))) == PTE_PINNED;
 			ps_mutex_unlock(&e->lock);
+			done = done && cow_allow(e, pt_index(addr), 1) == 0;
 			ps_rwlock_read_unlock(&mm->gate);
 			ps_mutex_unlock(&e->io);
 		}

@@ -13,6 +13,7 @@
  */
 #include "account.h"
 #include "arena.h"
+#include "cow.h"
 #include "hook.h"
 #include "log.h"
 #include "lru.h"
@@ -59,7 +60,12 @@ static void forget_locks(struct pswap *ps)
 	/* Half of what is resident here is the parent's, who has reckoned so for both. */
 	account_fork_done(ps);
 	relaxed_store(&ps->shared_faults, 0);
+	relaxed_store(&ps->unshared_seen, ps->shm ? relaxed_load(&ps->shm->unshared) : 0);
+	relaxed_store(&ps->unshared_ours, 0);
+	memset(&ps->cow, 0, sizeof(ps->cow));
+	cow_forked(ps, 0);
 	relaxed_store(&G.member->footprint_bytes, (u64)MAX(relaxed_load(&ps->footprint), 0));
+	relaxed_store(&G.member->measured_bytes, (u64)MAX(relaxed_load(&ps->footprint), 0));
 }
 
 /* What the program said of its memory comes true now. */

@@ -78,14 +78,14 @@ static bool is_gone(struct pswap *ps, struct ps_member *m)
 static void share_of_tree(struct pswap *ps)
 {
 	struct ps_shm *shm = ps->shm;
-	u64 limit = ps->cfg.limit, others, floor;
+	u64 limit = ps->cfg.limit, others, measured, floor;
 	unsigned n, alive = 0;
 
 	if (!shm || shm->per_process) {
 		relaxed_store(&ps->limit_now, limit);
 		return;
 	}
-	others = relaxed_load(&shm->others_bytes);
+	others = measured = relaxed_load(&shm->others_bytes);
 	n = relaxed_load(&shm->nr_members);
 	for (unsigned i = 0; i < n && i < PS_SHM_MEMBERS; i++) {
 		struct ps_member *m = &shm->members[i];
@@ -96,14 +96,15 @@ static void share_of_tree(struct pswap *ps)
 		if (others + relaxed_load(&m->footprint_bytes) > limit && is_gone(ps, m))
 			continue;
 		others += relaxed_load(&m->footprint_bytes);
+		measured += relaxed_load(&m->measured_bytes);
 		if (relaxed_load(&m->footprint_bytes) > MiB(4))
 			alive++;
 	}
-	stat_peak(&shm->peak_footprint_bytes, others + relaxed_load(&ps->stat->footprint_bytes));
+	stat_peak(&shm->peak_footprint_bytes, measured + relaxed_load(&ps->stat->measured_bytes));
 	floor = MAX(limit / (4 * (alive + 1)), MIN(MiB(8), limit / 2));
 	/* Pages shared after a fork become one's own by a mere write, which asks nobody: room for a part. Not
 	 * for so many that both sides begin to page out, because that takes copies too. */
-	if (relaxed_load(&ps->forked))
+	if (relaxed_load(&ps->forked) && (!relaxed_load(&ps->cow.on) || relaxed_load(&ps->cow.again)))
 		others += MIN((u64)MAX(relaxed_load(&ps->shared_discount), 0) / 2,
 			      MIN(limit / 8, MiB(8)));
 	relaxed_store(&ps->limit_now, others + floor > limit ? floor : limit - others);
@@ -118,6 +119,7 @@ s64 account_refresh(struct pswap *ps)
 {
 	s64 resident = relaxed_load(&ps->nr_resident) << PAGE_SHIFT;
 	s64 used = -1, pool, meta;
+	bool exact = true;
 
 	sample_stores(ps);
 	pool = relaxed_load(&ps->pool_bytes);
@@ -125,7 +127,7 @@ s64 account_refresh(struct pswap *ps)
 	if (ps->cfg.foreign_program)
 		used = statm_anon(ps->statm_fd);
 	if (used > 0 && relaxed_load(&ps->forked))
-		used = MAX(used - account_shared(ps, used), 0);
+		used = MAX(used - account_shared(ps, used, &exact), 0);
 	if (used < 0)
 		used = resident + pool + meta +
 		       ((s64)relaxed_load(&ps->cache.nr_pages) << PAGE_SHIFT);
@@ -138,7 +140,11 @@ s64 account_refresh(struct pswap *ps)
 	relaxed_store(&ps->stat->footprint_bytes, (u64)MAX(used, 0));
 	relaxed_store(&ps->stat->resident_bytes, (u64)MAX(resident, 0));
 	relaxed_store(&ps->stat->updated_ns, relaxed_load(&ps->sampled_ns));
-	stat_peak(&ps->stat->peak_footprint_bytes, (u64)MAX(used, 0));
+	/* What it is at most may be less than when the kernel was asked. */
+	if (exact || (u64)MAX(used, 0) < relaxed_load(&ps->stat->measured_bytes)) {
+		relaxed_store(&ps->stat->measured_bytes, (u64)MAX(used, 0));
+		stat_peak(&ps->stat->peak_footprint_bytes, (u64)MAX(used, 0));
+	}
 	share_of_tree(ps);
 	relaxed_store(&ps->stat->limit_bytes, relaxed_load(&ps->limit_now));
 	return used;

@@ -37,9 +37,10 @@ bool account_tight(struct pswap *ps);
 void account_fork(struct pswap *ps);
 void account_fork_done(struct pswap *ps);
 
-/* account_fork.c, of rss bytes that are resident: a fork; how many others are to count after one. */
+/* account_fork.c, of rss bytes that are resident: a fork; how many others are to count after one, by what
+ * the kernel says (*exact), or at least. */
 void account_forked(struct pswap *ps, s64 rss);
-s64 account_shared(struct pswap *ps, s64 rss);
+s64 account_shared(struct pswap *ps, s64 rss, bool *exact);
 
 /* Most bytes the pool in memory may have before the next store is preferred. */
 u64 account_pool_cap(struct pswap *ps);

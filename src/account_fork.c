@@ -12,6 +12,7 @@
  *     sees the count change asks the kernel at once.
  */
 #include "account.h"
+#include "cow.h"
 
 #define ROLLUP_NS 50000000ULL /* how often to ask, */
 #define SOON_NS 5000000ULL    /* when much has changed, */
@@ -30,9 +31,15 @@ static u64 number(const char **p)
 	return v;
 }
 
-/* Minor faults of the program that did not come to us, in all. */
-static u64 own_faults(struct pswap *ps)
+/*
+ * Pages of which the program may have copies of its own now, in all: minor faults of it that did not come to
+ * us, and what we unshared.  Each counts in full, which makes up for what it adds to the part of the
+ * others, until they are told (ps_shm.unshared).
+ */
+static u64 own_copies(struct pswap *ps)
 {
+	/* A write fault that we let go is one of its own after all. */
+	u64 ours = relaxed_load(&ps->stat->faults) - relaxed_load(&ps->cow.served);
 	char buf[512];
 	long n = ps->stat_fd < 0 ? 0 : sys_pread(ps->stat_fd, buf, sizeof(buf) - 1, 0);
 	const char *p = buf + MAX(n, 0);
@@ -45,7 +52,13 @@ static u64 own_faults(struct pswap *ps)
 	for (int field = 2; *p && field < 10; p++)
 		field += *p == ' ';
 	all = number(&p);
-	return all > relaxed_load(&ps->stat->faults) ? all - relaxed_load(&ps->stat->faults) : 0;
+	return (all > ours ? all - ours : 0) + relaxed_load(&ps->cow.unshared);
+}
+
+/* Pages that other members have said to have copied, in all. */
+static u64 copied_by_others(struct pswap *ps)
+{
+	return ps->shm ? relaxed_load(&ps->shm->unshared) - relaxed_load(&ps->unshared_ours) : 0;
 }
 
 /* Asks the kernel. */
@@ -69,29 +82,39 @@ static void look(struct pswap *ps, s64 rss)
 		relaxed_store(&ps->forked, 0);
 }
 
-s64 account_shared(struct pswap *ps, s64 rss)
+s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
 {
-	u64 start = ps_now_ns(), due = relaxed_load(&ps->rollup_due_ns), faults = own_faults(ps);
+	u64 start = ps_now_ns(), due = relaxed_load(&ps->rollup_due_ns), faults = own_copies(ps);
 	u32 epoch = ps->shm ? relaxed_load(&ps->shm->epoch) : 0;
 	s64 discount = relaxed_load(&ps->shared_discount), copied, then = relaxed_load(&ps->shared_rss);
+	u64 theirs = copied_by_others(ps), pages;
 	bool much = false;
 
+	relaxed_store(&ps->cow.faults, faults);
 	if (rss < then) {
 		much = then - rss > then / 8;
 		discount = (s64)((double)discount * (double)rss / (double)then);
 	}
-	copied = (s64)(faults - relaxed_load(&ps->shared_faults)) << PAGE_SHIFT;
+	pages = faults - relaxed_load(&ps->shared_faults);
+	/* Of what another copied, its half is ours alone now. */
+	copied = (s64)(pages + (theirs - relaxed_load(&ps->unshared_seen)) / 2) << PAGE_SHIFT;
 	copied = MIN(MAX(copied, 0), discount);
 	/* Who ended may still be giving its memory back. */
 	if (epoch != relaxed_load(&ps->shared_epoch))
 		relaxed_store(&ps->shared_unsure_ns, start + UNSURE_NS);
 	if (start < relaxed_load(&ps->shared_unsure_ns) || copied > discount / 8 || much)
 		due = MIN(due, relaxed_load(&ps->rollup_soon_ns));
-	if (start < due || atomic_exchange(&ps->rollup_busy, 1))
+	*exact = start >= due && !atomic_exchange(&ps->rollup_busy, 1);
+	if (!*exact)
 		return discount - copied;
 	relaxed_store(&ps->shared_epoch, epoch);
 	look(ps, rss);
 	relaxed_store(&ps->shared_faults, faults);
+	relaxed_store(&ps->unshared_seen, theirs);
+	if (ps->shm) {
+		relaxed_add(&ps->shm->unshared, pages);
+		relaxed_add(&ps->unshared_ours, pages);
+	}
 	due = ps_now_ns() - start;
 	relaxed_store(&ps->rollup_due_ns, start + due + MAX(ROLLUP_NS, due * ROLLUP_COST));
 	relaxed_store(&ps->rollup_soon_ns, start + due + MAX(SOON_NS, due * SOON_COST));
@@ -110,10 +133,13 @@ void account_forked(struct pswap *ps, s64 rss)
 	if (rss > 0 && ours > 0) {
 		relaxed_store(&ps->shared_discount, rss - ours / 2);
 		relaxed_store(&ps->shared_rss, rss);
-		relaxed_store(&ps->shared_faults, own_faults(ps));
+		relaxed_store(&ps->shared_faults, own_copies(ps));
+		relaxed_store(&ps->unshared_seen, copied_by_others(ps));
 		relaxed_store(&ps->footprint, ours / 2);
 		relaxed_store(&ps->stat->footprint_bytes, (u64)ours / 2);
+		relaxed_store(&ps->stat->measured_bytes, (u64)ours / 2);
 	}
+	cow_forked(ps, own_copies(ps));
 	relaxed_store(&ps->forked, 1);
 	relaxed_store(&ps->rollup_due_ns, 0);
 }

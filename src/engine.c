@@ -23,6 +23,8 @@ void engine_tune(struct pswap *ps, const char *(*getval)(const char *name))
 		ps->cfg.uffd_want |= UFFD_NO_MOVE;
 	if ((v = getval("PSWAP_NO_POISON")) && *v == '1')
 		ps->cfg.uffd_want |= UFFD_NO_POISON;
+	if ((v = getval("PSWAP_NO_WP")) && *v == '1')
+		ps->cfg.uffd_want |= UFFD_NO_WP;
 	if ((v = getval("PSWAP_NO_THP")) && *v == '1')
 		ps->cfg.no_thp = true;
 	if ((v = getval("PSWAP_NO_HANDOFF")) && *v == '1')

@@ -60,12 +60,6 @@ static void on_remove(struct ps_mm *mm, u64 start, u64 end)
 	zap_range(mm, start, end, ZAP_KEEP_GUARDS | (keep ? ZAP_KEEP_PRESENT : 0));
 }
 
-/* UFFDIO_COPY looks for waiting events before anything else. */
-static bool events_pending(struct ps_mm *mm)
-{
-	return uffd_copy(mm->uffd, 0, NULL, 0, false, false) == -EAGAIN;
-}
-
 static bool region_overlaps(struct ps_mm *mm, u64 start, u64 end)
 {
 	struct region *r = region_after(mm, start);
@@ -145,7 +139,7 @@ static void handle_event(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd
 		on_fork(mm, (int)msg->arg.fork.ufd);
 		break;
 	}
-	if (mm->nr_early && !events_pending(mm))
+	if (mm->nr_early && !uffd_events_pending(mm->uffd))
 		mm->nr_early = 0;
 }
 
@@ -186,7 +180,7 @@ static bool let_go(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr)
 {
 	u64 now = ps_now_ns();
 
-	if (mm->foreign || !mm->ps->cfg.foreign_program || !events_pending(mm)) {
+	if (mm->foreign || !mm->ps->cfg.foreign_program || !uffd_events_pending(mm->uffd)) {
 		ctx->stuck_ns = 0;
 		return false;
 	}
@@ -207,10 +201,11 @@ static bool is_known(struct ps_mm *mm, u64 addr)
 	return known;
 }
 
-static void defer(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr)
+static void defer(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 {
 	if (ctx->nr_deferred < MAX_DEFERRED) {
 		ctx->deferred[ctx->nr_deferred].mm = mm;
+		ctx->deferred[ctx->nr_deferred].wp = wp;
 		ctx->deferred[ctx->nr_deferred++].addr = addr;
 	} else {
 		uffd_wake(mm->uffd, addr, PAGE_SIZE);
@@ -221,17 +216,18 @@ static void serve(struct ps_ctx *ctx, struct ps_mm *mm, const struct uffd_msg *m
 {
 	u64 addr = msg->arg.pagefault.address & PAGE_MASK;
 	bool wp = msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP;
-	bool known = is_known(mm, addr), early = !known && events_pending(mm);
+	bool known = is_known(mm, addr), early = !known && uffd_events_pending(mm->uffd);
 
 	if (mm == &ctx->ps->mm)
 		handoff_note(ctx, (pid_t)msg->arg.pagefault.feat.ptid);
 	if (!known && !early)
 		learn_region(mm, addr);
+	ctx->fault_tid = mm == &ctx->ps->mm ? (pid_t)msg->arg.pagefault.feat.ptid : 0;
 	if (early ? let_go(ctx, mm, addr) : fault_serve(ctx, mm, addr, wp))
 		return;
 	/* An event waits to be read first; faults would come before it, so this one must not be made
 	 * to fault again until then. */
-	defer(ctx, mm, addr);
+	defer(ctx, mm, addr, wp);
 }
 
 static void serve_deferred(struct ps_ctx *ctx)
@@ -239,9 +235,11 @@ static void serve_deferred(struct ps_ctx *ctx)
 	while (ctx->nr_deferred) {
 		struct ps_mm *mm = ctx->deferred[--ctx->nr_deferred].mm;
 		u64 addr = ctx->deferred[ctx->nr_deferred].addr;
+		bool wp = ctx->deferred[ctx->nr_deferred].wp;
 
 		/* Woken, it faults again, and what is to be known of it is asked then. */
-		if (!is_known(mm, addr) || !fault_serve(ctx, mm, addr, false))
+		ctx->fault_tid = 0;
+		if (!is_known(mm, addr) || !fault_serve(ctx, mm, addr, wp))
 			uffd_wake(mm->uffd, addr, PAGE_SIZE);
 	}
 }
@@ -279,19 +277,21 @@ bool event_step(struct ps_ctx *ctx, struct ps_mm *mm)
 }
 
 /* freeze held exclusively. */
-static bool serve_now(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr)
+static bool serve_now(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 {
-	if (events_pending(mm))
+	if (uffd_events_pending(mm->uffd))
 		return false;
 	if (!is_known(mm, addr))
 		learn_region(mm, addr);
-	return fault_serve(ctx, mm, addr, false);
+	ctx->fault_tid = 0;
+	return fault_serve(ctx, mm, addr, wp);
 }
 
 int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), void *arg)
 {
 	struct ps_mm *mm = &ctx->ps->mm;
 	struct uffd_msg msg;
+	bool own_wp = false;
 	u64 own = 0;
 
 	for (;;) {
@@ -304,7 +304,7 @@ int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), voi
 			handle_event(ctx, mm, &msg);
 		atomic_fetch_add(&mm->reading, 1);
 		if (!got) {
-			if (own && serve_now(ctx, mm, own))
+			if (own && serve_now(ctx, mm, own, own_wp))
 				own = 0;
 			else if (done)
 				break;
@@ -312,11 +312,14 @@ int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), voi
 			sys_call0(SYS_sched_yield);
 		} else if (!event) {
 			u64 addr = msg.arg.pagefault.address & PAGE_MASK;
+			bool wp = msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP;
 
-			if ((pid_t)msg.arg.pagefault.feat.ptid == tid)
+			if ((pid_t)msg.arg.pagefault.feat.ptid == tid) {
 				own = addr;
-			else
-				defer(ctx, mm, addr);
+				own_wp = wp;
+			} else {
+				defer(ctx, mm, addr, wp);
+			}
 		} else if (msg.event == UFFD_EVENT_FORK) {
 			if (own)
 				uffd_wake(mm->uffd, own, PAGE_SIZE);

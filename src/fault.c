@@ -10,6 +10,7 @@
 #include "fault.h"
 #include "account.h"
 #include "arena.h"
+#include "cow.h"
 #include "group.h"
 #include "learn.h"
 #include "log.h"
@@ -550,11 +551,13 @@ static int serve(struct ps_ctx *ctx, struct ps_mm *mm, struct extent *e, unsigne
 }
 
 /* How much a fault at page i may add: what throttling must leave room for. Looks without e->io. */
-static s64 worst_window(struct extent *e, unsigned i)
+static s64 worst_window(struct extent *e, unsigned i, bool wp)
 {
 	struct pswap *ps = e->mm->ps;
 	bool whole;
 
+	if (wp)
+		return ps->cfg.foreign_program ? (s64)(COW_MAX_PAGES * PAGE_SIZE) : 0;
 	ps_mutex_lock(&e->lock);
 	switch (pte_kind(pte_get(e, i))) {
 	case PTE_NONE:
@@ -568,6 +571,26 @@ static s64 worst_window(struct extent *e, unsigned i)
 	}
 	ps_mutex_unlock(&e->lock);
 	return whole && !ps->cfg.no_thp ? (s64)PMD_SIZE : (s64)(PS_BUF_PAGES * PAGE_SIZE);
+}
+
+/* A thread of ours that makes shared pages its own, in order to take them out: it must not wait until
+ * something has been taken out. */
+static bool is_ours(struct ps_ctx *ctx)
+{
+	for (unsigned c = 0; ctx->fault_tid && c < PS_NR_CTX; c++)
+		if (relaxed_load(&ctx->ps->ctx[c]->tid) == ctx->fault_tid)
+			return true;
+	return false;
+}
+
+/* A write to a write-protected page. False: an event must be read first. */
+static bool serve_wp(struct ps_ctx *ctx, struct extent *e, unsigned i)
+{
+	if (ctx->ps->cfg.foreign_program)
+		return cow_fault(ctx, e, i) == 0;
+	/* Taking e->io waited for the page-out that write-protected it to end. */
+	uffd_writeprotect(e->mm->uffd, pt_addr(e, i), PAGE_SIZE, false, true);
+	return true;
 }
 
 bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
@@ -587,15 +610,14 @@ bool fault_serve(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 		return true;
 	}
 	relaxed_store(&ps->pending_events, 0);
-	window = wp ? 0 : worst_window(e, pt_index(addr));
+	window = is_ours(ctx) ? 0 : worst_window(e, pt_index(addr), wp);
 	if (window)
 		reclaim_throttle(ctx, window);
 	if (groups_on(ps) && window && (g = group_at(mm, addr)))
 		reclaim_throttle_group(ctx, g, window);
 	ps_mutex_lock(&e->io);
 	if (wp) {
-		/* Taking the lock waited for the page-out that write-protected it to end. */
-		uffd_writeprotect(mm->uffd, addr, PAGE_SIZE, false, true);
+		served = serve_wp(ctx, e, pt_index(addr));
 	} else if (serve(ctx, mm, e, pt_index(addr)) == RETRY) {
 		served = !relaxed_load(&ps->pending_events);
 		if (served)

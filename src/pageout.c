@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "pageout.h"
+#include "cow.h"
 #include "fault.h"
 #include "group.h"
 #include "learn.h"
@@ -286,14 +287,24 @@ static unsigned take_once(struct take *t)
  * that no fault of ours waits for a handler. */
 static void unshare_pages(struct extent *e)
 {
+	struct pswap *ps = e->mm->ps;
+	u64 shared[PTRS_PER_PMD / 64];
+
+	/* Those that others have too are copied by this. */
+	if (ps->cfg.foreign_program && pages_shared(ps, e->addr, shared) == 0)
+		for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++)
+			relaxed_add(&ps->cow.unshared,
+				    (u64)__builtin_popcountll(shared[w] & e->present[w]));
 	for (unsigned i = 0; i < PTRS_PER_PMD;) {
 		unsigned n = 0;
 
 		while (i + n < PTRS_PER_PMD && present_test(e, i + n))
 			n++;
-		if (n)
+		if (n) {
+			cow_allow(e, i, n);
 			sys_madvise((void *)(uintptr_t)pt_addr(e, i), n * PAGE_SIZE,
 				    MADV_POPULATE_WRITE);
+		}
 		i += n + 1;
 	}
 }
@@ -330,6 +341,8 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 	if (e->mm->foreign || reclaim_is_off(ps) ||
 	    (!ps->caps.move && ps->cfg.foreign_program))
 		return 0;
+	if (!worker && relaxed_load(&e->for_worker))
+		return 0;
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (wait)
 			ps_mutex_lock(&e->io);
@@ -340,7 +353,8 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 			ps_mutex_unlock(&e->io);
 			return 0;
 		}
-		n = take_with_frame(ctx, e, attempt || !worker, &shared, &again);
+		n = take_with_frame(ctx, e, attempt, &shared, &again);
+		relaxed_store(&e->for_worker, shared && !worker);
 		if (n) {
 			learn_out(ctx, e);
 			folio_deactivate(&ps->lru, &e->folio);

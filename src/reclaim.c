@@ -5,6 +5,7 @@
  */
 #include "reclaim.h"
 #include "account.h"
+#include "cow.h"
 #include "folio_batch.h"
 #include "group.h"
 #include "handoff.h"
@@ -25,6 +26,7 @@
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
 #define IDLE_NS 100000000LL
 #define TIGHT_NS 10000000LL	     /* other members may need what is ours */
+#define LOOMING_NS 2000000LL	     /* shared pages may be copied at any moment */
 #define GROUP_STEPS   4 /* for one group, before a worker looks at the others and the engine */
 
 /* Frames are the inactive list: pages wait there for a second chance. An eighth of the limit. */
@@ -496,6 +498,12 @@ static bool waited_for(struct pswap *ps)
 	return reserved && relaxed_load(&ps->footprint) + reserved > account_gate(ps);
 }
 
+/* When the first worker looks again, if nobody wakes it. */
+static s64 idle_ns(struct pswap *ps)
+{
+	return cow_looming(ps) ? LOOMING_NS : account_tight(ps) ? TIGHT_NS : IDLE_NS;
+}
+
 /* The first worker has the clock of the engine: gauges, housekeeping. */
 void reclaim_worker(struct ps_ctx *ctx)
 {
@@ -518,8 +526,10 @@ void reclaim_worker(struct ps_ctx *ctx)
 			reap_frames(ctx);
 			ps_rwlock_read_unlock(&ps->freeze);
 		}
-		if (first)
+		if (first) {
 			handoff_tick(ps);
+			cow_tick(ctx);
+		}
 		if ((account_refresh(ps) > account_high(ps) || waited_for(ps)) &&
 		    !handoff_spare(ctx)) {
 			bool progress = true;
@@ -527,8 +537,10 @@ void reclaim_worker(struct ps_ctx *ctx)
 			while (progress && !relaxed_load(&ps->stop) &&
 			       (account_footprint(ps, SAMPLE_AGE_NS) > account_low(ps) ||
 				waited_for(ps))) {
-				if (first)
+				if (first) {
+					cow_tick(ctx);
 					tidy_pool(ctx);
+				}
 				ps_rwlock_read_lock(&ps->freeze);
 				reclaim_step(ctx, &progress);
 				if (writeback_due(ps))
@@ -546,7 +558,6 @@ void reclaim_worker(struct ps_ctx *ctx)
 		if (first)
 			housekeep(ctx);
 		if (!busy)
-			ps_event_wait(&ps->reclaim_ev, seen,
-				      !first ? 10 * IDLE_NS : account_tight(ps) ? TIGHT_NS : IDLE_NS);
+			ps_event_wait(&ps->reclaim_ev, seen, first ? idle_ns(ps) : 10 * IDLE_NS);
 	}
 }

@@ -190,3 +190,20 @@ void region_free(struct ps_mm *mm)
 	mm->regions = NULL;
 	mm->nr_regions = mm->cap_regions = 0;
 }
+
+int region_register(struct ps_mm *mm, u64 start, u64 end)
+{
+	uintptr_t own = start, own_end;
+	int ret;
+
+	arena_freeze();
+	ret = uffd_register(mm->uffd, start, end - start, relaxed_load(&mm->ps->cow.registered));
+	while (arena_next_range_frozen(own, &own, &own_end) && own < end) {
+		u64 lo = MAX(own, start), hi = MIN(own_end, end);
+
+		uffd_unregister(mm->uffd, lo, hi - lo);
+		own = own_end;
+	}
+	arena_thaw();
+	return ret;
+}

@@ -26,4 +26,12 @@ void region_replace_group(struct ps_mm *mm, u16 from, u16 to);
 bool region_covers(struct ps_mm *mm, u64 start, u64 end);
 void region_free(struct ps_mm *mm);
 
+/*
+ * Registers what is mapped of [start, end) with the userfaultfd, for write faults too once cow.h needs
+ * them.  The program may have unmapped a part since it was looked up, and our own memory come there:
+ * that does not stay registered.  Nothing of it may come or go meanwhile, because unmapping what is
+ * registered raises an event, and waits for it.  0 or -errno.
+ */
+int region_register(struct ps_mm *mm, u64 start, u64 end);
+
 #endif

@@ -60,6 +60,9 @@ struct ps_member {
 	char comm[16];
 	/* gauges, bytes unless said */
 	_Atomic u64 footprint_bytes, peak_footprint_bytes, resident_bytes;
+	/* Of footprint_bytes, as the kernel said it last.  Between two looks at memory that a fork left shared
+	 * footprint_bytes is what there may be at most (account_fork.c). */
+	_Atomic u64 measured_bytes;
 	_Atomic u64 pool_bytes, peak_pool_bytes, metadata_bytes;
 	_Atomic u64 swapped_pages; /* pages whose only copy is in a store */
 	_Atomic u64 limit_bytes;   /* what this member allows itself now */
@@ -106,8 +109,9 @@ struct ps_shm {
 	u32 pid_ns;		/* of `pswap run` */
 	_Atomic u64 others_bytes; /* of processes of the tree that are no members */
 	_Atomic u32 epoch; /* members that ended: who shared pages with them counts more now */
+	_Atomic u64 unshared; /* pages of which members have copies of their own since a fork */
 	_Atomic u32 nr_members; /* slots ever used; scan this many */
-	_Atomic u64 peak_footprint_bytes; /* largest sum seen by any member or the parent */
+	_Atomic u64 peak_footprint_bytes; /* largest sum, as measured, seen by any member or the parent */
 	_Atomic u64 peak_pool_bytes;
 	/* Lines for standard error, written by engines (which have no descriptors of the program) and
 	 * printed by `pswap run`.  A writer takes ticket = log_head++, sets the line's seq to ticket, fills

@@ -37,8 +37,10 @@ void frame_release(struct pswap *ps, struct frame *f)
 #define PM_PRESENT (1ULL << 63)
 #define PM_SWAP (1ULL << 62)
 #define PM_GUARD (1ULL << 58)
+#define PM_MMAP_EXCLUSIVE (1ULL << 56)
 
-int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64])
+/* Which of the 512 pages from addr on have one of the bits `any`, and not `without`. */
+static int pagemap_bits(struct pswap *ps, u64 addr, u64 any, u64 without, u64 bits[PTRS_PER_PMD / 64])
 {
 	u64 map[64];
 
@@ -50,10 +52,20 @@ int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64])
 		if (n != sizeof(map))
 			return n < 0 ? (int)n : -EIO;
 		for (unsigned i = 0; i < 64; i++)
-			if (map[i] & (PM_PRESENT | PM_SWAP))
+			if ((map[i] & any) && !(map[i] & without))
 				bits[w] |= 1ULL << i;
 	}
 	return 0;
+}
+
+int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64])
+{
+	return pagemap_bits(ps, addr, PM_PRESENT | PM_SWAP, 0, bits);
+}
+
+int pages_shared(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64])
+{
+	return pagemap_bits(ps, addr, PM_PRESENT, PM_MMAP_EXCLUSIVE, bits);
 }
 
 bool page_is_guard(struct pswap *ps, u64 addr)

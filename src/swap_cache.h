@@ -21,6 +21,8 @@ void frame_release(struct pswap *ps, struct frame *f);
 
 /* Which of the 512 pages at addr are in memory or in the kernel's own swap: one bit each. -errno. */
 int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64]);
+/* The same, which are resident and mapped by another process too. */
+int pages_shared(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64]);
 
 /* Is the page a guard (MADV_GUARD_INSTALL)? */
 bool page_is_guard(struct pswap *ps, u64 addr);

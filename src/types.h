@@ -148,6 +148,7 @@ struct extent {
 	_Atomic bool referenced; /* asked for since it came on its list; a hint, without a lock */
 	_Atomic bool spare; /* workingset.h: one more second chance */
 	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
+	_Atomic bool for_worker; /* has pages that are shared or pinned: not for handlers to take out */
 	u16 nr_pte; /* PMD_TABLE: entries that are not PTE_NONE */
 	u16 nr_present; /* bits in present */
 	u16 nr_swap; /* pages that are PTE_SWAP, whatever the pmd kind */
@@ -185,6 +186,10 @@ struct extent {
 	u8 close[EXTENT_BLOCKS];  /* faults in a row that came close to the one before in the block */
 	u16 tick[EXTENT_BLOCKS];  /* fault clock at the block's last fault */
 	u64 quiet_until;  /* ns: not to be taken out before (a DONTNEED may be under way) */
+
+	/* The last write fault that was let go (cow.h): page after it, how many pages; extent.io. */
+	u16 cow_next;
+	u8 cow_pages;
 };
 
 static inline struct extent *folio_extent(struct folio *f)
@@ -306,8 +311,10 @@ struct ps_ctx {
 	struct {
 		struct ps_mm *mm;
 		u64 addr;
+		bool wp;
 	} deferred[64];
 	unsigned nr_deferred;
+	pid_t fault_tid; /* handlers: whose fault is being served, or 0 */
 	u64 stuck_ns; /* since when an event waits that cannot be read, or 0 */
 };
 
@@ -351,6 +358,17 @@ struct ps_handoff {
 	u64 own[PS_CPU_WORDS];	/* the engine's */
 };
 
+/* Copies of pages that a fork left shared (cow.h). */
+struct ps_cow {
+	_Atomic u32 registered; /* for write faults; what comes later is to be, too */
+	_Atomic u32 on;		/* something may be write-protected */
+	_Atomic u32 again;	/* there was a fork since all of it was */
+	_Atomic u64 unshared;	/* pages that we made the program's own, to take them out */
+	_Atomic u64 served;	/* write faults: the kernel counts each as one of the program's own */
+	_Atomic u64 faults, faults_at_fork; /* minor faults that were not ours: now, at the last fork */
+	_Atomic u64 fork_ns; /* when that was */
+};
+
 /* A range being paged out on request: the caller and the workers take extents from it. */
 struct ps_job {
 	struct ps_mutex lock; /* one job at a time */
@@ -385,7 +403,8 @@ struct pswap {
 	_Atomic u32 forked;	     /* pages may be shared with another process: ask for PSS */
 	_Atomic s64 shared_discount; /* bytes resident here that others pay for, */
 	_Atomic s64 shared_rss;	     /* of so many */
-	_Atomic u64 shared_faults; /* faults of the program when that was asked for */
+	_Atomic u64 shared_faults; /* faults of the program, and pages unshared, when that was asked for */
+	_Atomic u64 unshared_ours, unshared_seen; /* of ps_shm.unshared: ours; the others', at that time */
 	_Atomic u32 shared_epoch, rollup_busy;
 	_Atomic u64 rollup_due_ns, rollup_soon_ns, shared_unsure_ns;
 	int stat_fd;		     /* /proc/PID/stat of the program, or -1 */
@@ -400,6 +419,7 @@ struct pswap {
 	_Atomic u32 nr_extents, nr_tables;
 	_Atomic u64 limit_now;	    /* limit less what other members of the tree use */
 	_Atomic u32 reap;	    /* a frame lost its last page to an unmap */
+	struct ps_cow cow;
 	struct ps_event reclaim_ev; /* wake the workers */
 	struct ps_event freed_ev;   /* memory was freed: wake the throttled */
 	struct ps_job job;

@@ -80,6 +80,11 @@ s64 uffd_copy(int fd, u64 dst, const void *src, u64 len, bool wake, bool wp);
 s64 uffd_zeropage(int fd, u64 dst, u64 len, bool wake);
 s64 uffd_move(int fd, u64 dst, u64 src, u64 len, bool wake);
 int uffd_poison(int fd, u64 dst, u64 len);
+/* Does a VM event wait to be read?  COPY looks for one before anything else. */
+static inline bool uffd_events_pending(int fd)
+{
+	return uffd_copy(fd, 0, NULL, 0, false, false) == -EAGAIN;
+}
 int uffd_writeprotect(int fd, u64 start, u64 len, bool on, bool wake);
 
 #endif

@@ -7,8 +7,7 @@ need_pswap
 PRESS=72
 mkdir "$TMP/files"
 both 64M forkmt arenas "$TMP/files"
-# Eight busy threads and three that fork: copies of shared pages ask nobody (docs/decisions/003). 78 MiB
-# mostly, over 100 now and then.
-NOBOUND=1 both 64M forkmt busy
+# Eight busy threads and three that fork.
+both 64M forkmt busy
 both 32M forkmt churn
 finish
