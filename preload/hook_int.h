@@ -20,6 +20,9 @@
 /* Asks the engine and waits for its answer. */
 long ask(enum request_op op, u64 a, u64 b, u64 c, u64 d);
 void start_engine(void);
+/* execve, execveat: makes the call with what keeps the program in the tree, where that was left out.
+ * Returns when there is nothing to add, or the call failed. */
+void hook_exec(long nr, const long a[6]);
 
 static inline u32 mode(void)
 {

@@ -284,6 +284,7 @@ int hook_pre(long nr, const long a[6], int site)
 	case SYS_execveat:
 		unbind();
 		atomic_store(&G.exec_seen, 1);
+		hook_exec(nr, a);
 		break;
 	case SYS_prctl:
 		if ((int)a[0] == PR_SET_SECCOMP)

@@ -208,6 +208,22 @@ static void map_shm(const char *path)
 
 static struct ps_config config;
 
+/* For programs that are started without them (hook_exec.c). The program may write over its own. */
+static void note_environment(char *const *envp, const char *value)
+{
+	const char *preload = ps_env(envp, "LD_PRELOAD"), *name = "libpswap-preload.so", *at, *end;
+
+	ps_format(G.own_variable, sizeof(G.own_variable), "%s=%s", PS_ENV, value);
+	at = preload ? strstr(preload, name) : NULL;
+	if (!at)
+		return;
+	end = at + strlen(name);
+	while (at > preload && at[-1] != ':' && at[-1] != ' ')
+		at--;
+	if ((size_t)(end - at) < sizeof(G.own_library))
+		memcpy(G.own_library, at, (size_t)(end - at));
+}
+
 static const char *configure(char *const *envp)
 {
 	const char *value = ps_env(envp, PS_ENV), *why = NULL, *dir;
@@ -233,6 +249,7 @@ static const char *configure(char *const *envp)
 		dir = "/var/tmp";
 	memcpy(G.dir, dir, strlen(dir) + 1);
 	map_shm(config.shm_path);
+	note_environment(envp, value);
 	return NULL;
 }
 

@@ -22,6 +22,7 @@
 #ifndef PS_PRELOAD_STATE_H
 #define PS_PRELOAD_STATE_H
 
+#include "config.h"
 #include "store_spec.h"
 #include "types.h"
 
@@ -129,6 +130,8 @@ struct preload {
 	unsigned nr_specs;
 	char dir[256];
 	char *const *envp;
+	char own_variable[PS_ENV_MAX + sizeof(PS_ENV)]; /* "PSWAP=..." */
+	char own_library[512]; /* our path, as it stands in LD_PRELOAD; "" when not known */
 	unsigned cpus;
 	u32 kernel; /* KERNEL(major, minor) of the running one */
 

@@ -7,6 +7,6 @@ need_pswap
 for how in vfork posix_spawn system popen clonevm failing wait exec execthread; do
 	both 40M spawn $how
 done
-# an environment without LD_PRELOAD: the new program is unswapped, and nothing bounds it
-NOBOUND=1 both 40M spawn execenv
+# an environment without LD_PRELOAD and PSWAP: they are put back
+both 40M spawn execenv
 finish
