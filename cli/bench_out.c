@@ -10,177 +10,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "bench.h"
+#include "bench_sets.h"
 #include "cli.h"
-
-/* Sets as they are reported: the sampled ones and those made of them. */
-struct out_set {
-	const char *name;
-	const struct bench_set *set;
-	bool returned;	    /* samples are bench_sample.returned */
-	const char *config; /* the set that this one repeats, as the best of several */
-	struct bench_figures f;
-};
-
-struct out {
-	struct out_set sets[BENCH_MAX_SETS + 3];
-	unsigned n;
-	struct {
-		const char *name;
-		double value;
-	} ratio[8];
-	unsigned n_ratio;
-};
-
-static double sample_value(const struct out_set *s, unsigned i)
-{
-	return s->returned ? s->set->samples[i].returned : s->set->samples[i].value;
-}
-
-static int cmp_double(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void figures(struct out_set *s)
-{
-	unsigned n = s->set->n;
-	double *v = malloc(n * sizeof(*v));
-
-	if (!v)
-		abort();
-	for (unsigned i = 0; i < n; i++)
-		v[i] = sample_value(s, i);
-	qsort(v, n, sizeof(*v), cmp_double);
-	s->f.min = v[0];
-	s->f.max = v[n - 1];
-	s->f.median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-	s->f.spread = s->f.median > 0 ? (s->f.max - s->f.min) / s->f.median : 0;
-	free(v);
-}
-
-static struct out_set *find(struct out *o, const char *name)
-{
-	for (unsigned i = 0; i < o->n; i++)
-		if (!strcmp(o->sets[i].name, name))
-			return &o->sets[i];
-	return NULL;
-}
-
-static struct out_set *add(struct out *o, const char *name, const struct bench_set *set,
-			   bool returned)
-{
-	struct out_set *s = &o->sets[o->n++];
-
-	*s = (struct out_set){ .name = name, .set = set, .returned = returned };
-	figures(s);
-	return s;
-}
-
-/* The set of the smallest median among names (NULL-terminated), again under its own name. */
-static void add_best(struct out *o, const char *name, const char *const *names)
-{
-	struct out_set *best = NULL, *s;
-
-	for (; *names; names++) {
-		s = find(o, *names);
-		if (s && (!best || s->f.median < best->f.median))
-			best = s;
-	}
-	if (best)
-		add(o, name, best->set, false)->config = best->name;
-}
-
-/* Over 1: `ours` takes less time than `theirs`. */
-static void add_ratio(struct out *o, const char *name, const char *ours, const char *theirs)
-{
-	struct out_set *a = find(o, ours), *b = find(o, theirs);
-
-	if (!a || !b || a->f.median <= 0)
-		return;
-	o->ratio[o->n_ratio].name = name;
-	o->ratio[o->n_ratio++].value = b->f.median / a->f.median;
-}
-
-static void derive(const struct bench_result *r, struct out *o)
-{
-	static const char *const two[] = { "zram_4k", "zram_64k", NULL };
-	static const char *const three[] = { "zram_4k", "zram_64k", "zram_thp", NULL };
-	static const char *const resident[] = { "zram_resident_4k", "zram_resident_64k", NULL };
-
-	memset(o, 0, sizeof(*o));
-	for (unsigned i = 0; i < r->n_sets; i++) {
-		const struct bench_set *set = &r->sets[i];
-
-		if (set->dropped || !set->n)
-			continue;
-		add(o, set->name, set, false);
-		if (r->kind == BENCH_MUNMAP && set->side == SIDE_PSWAP)
-			add(o, "pswap_returned", set, true);
-	}
-	add_best(o, "zram", r->kind == BENCH_PAGEOUT || r->kind == BENCH_EXIT ? three : two);
-	add_best(o, "zram_resident", resident);
-
-	add_ratio(o, "vs_zram", "pswap", "zram");
-	switch (r->kind) {
-	case BENCH_TRUNCATE:
-		add_ratio(o, "vs_every", "pswap", "pswap_every");
-		add_ratio(o, "vs_memfd", "pswap", "memfd");
-		add_ratio(o, "vs_memfd_unmapped", "pswap", "memfd_unmapped");
-		add_ratio(o, "huge_vs_every", "pswap_huge", "pswap_huge_every");
-		add_ratio(o, "huge_vs_memfd", "pswap_huge", "memfd");
-		add_ratio(o, "huge_vs_memfd_unmapped", "pswap_huge", "memfd_unmapped");
-		break;
-	case BENCH_MUNMAP:
-		add_ratio(o, "vs_entry", "pswap", "pswap_entry");
-		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram");
-		add_ratio(o, "vs_zram_thp", "pswap", "zram_thp");
-		break;
-	case BENCH_EXIT:
-		break;
-	case BENCH_PAGEOUT:
-		add_ratio(o, "pswap_4k_vs_zram", "pswap_4k", "zram");
-		add_ratio(o, "pswap_4k_vs_zram_4k", "pswap_4k", "zram_4k");
-		break;
-	default:
-		add_ratio(o, "resident_vs_zram", "pswap_resident", "zram_resident");
-		add_ratio(o, "vs_zram_resident", "pswap", "zram_resident");
-	}
-}
-
-static const char *counted(enum bench_kind kind)
-{
-	switch (kind) {
-	case BENCH_TRUNCATE:
-		return "wall time to drop one object of 4 MiB, every page of it touched: "
-		       "pswap_truncate, of 4 KiB folios or (huge) of huge pages, with one drain of the "
-		       "CPU's folio batches an object or (every) one a refill; memfd: ftruncate of a "
-		       "mapped file, unmapped: of one no longer mapped; drain_N: a drain alone while N "
-		       "threads add folios";
-	case BENCH_MUNMAP:
-		return "wall time of munmap of a region that is swapped out whole; pswap_returned: "
-		       "until its pool memory is back at the system, which the kernel's time holds "
-		       "too";
-	case BENCH_EXIT:
-		return "wall time from the call of _exit by a process that is swapped out whole to the "
-		       "return of its parent's waitpid: all its memory, swap slots and pool are back at "
-		       "the system by then";
-	case BENCH_PAGEOUT:
-		return "wall time of madvise(MADV_PAGEOUT) on a region just filled; pswap uses its "
-		       "worker threads, the kernel the calling thread (see the CPU time)";
-	case BENCH_SCAN:
-		return "wall time to read every page, in order, twice; pswap: half the size for "
-		       "memory and pool together; zram: a cgroup of that less pswap's peak pool; "
-		       "*_resident: half the size, pool not counted";
-	default:
-		return "wall time to read a word of a page drawn at random; pswap: half the size "
-		       "for "
-		       "memory and pool together; zram: a cgroup of that less pswap's peak pool; "
-		       "*_resident: half the size, pool not counted";
-	}
-}
 
 static json_t *number(enum bench_kind kind, double v)
 {
@@ -228,7 +59,7 @@ static json_t *json_set(const struct bench_result *r, const struct out_set *s)
 	json_t *o = json_object(), *a = json_array();
 
 	for (unsigned i = 0; i < s->set->n; i++)
-		json_array_append_new(a, number(r->kind, sample_value(s, i)));
+		json_array_append_new(a, number(r->kind, bench_sample_value(s, i)));
 	json_object_set_new(o, "unit", json_string(set_unit(r, s->set)));
 	json_object_set_new(o, "samples", a);
 	json_object_set_new(o, "median", number(r->kind, s->f.median));
@@ -273,7 +104,7 @@ static json_t *json_result(const struct bench_result *r)
 	struct utsname un;
 	struct out out;
 
-	derive(r, &out);
+	bench_derive(r, &out);
 	json_object_set_new(o, "bench", json_string(bench_kind_name(r->kind)));
 	put_u64(o, "size_bytes", r->opts->size);
 	json_object_set_new(o, "fill", json_string(bench_fill_name(bench_used_fill(r->kind, r->opts))));
@@ -292,7 +123,7 @@ static json_t *json_result(const struct bench_result *r)
 	put_u64(o, "metadata_bytes", last->metadata_bytes);
 	put_u64(o, "swapped_pages", last->swapped_pages);
 	put_u64(o, "pool_bytes", last->pool_bytes);
-	json_object_set_new(o, "counted", json_string(counted(r->kind)));
+	json_object_set_new(o, "counted", json_string(bench_counted(r->kind)));
 	if (!uname(&un))
 		json_object_set_new(o, "kernel", json_string(un.release));
 	put_u64(o, "cpus", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
@@ -429,11 +260,11 @@ static void print_truncate_table(const struct bench_result *r)
 	};
 	struct out out;
 
-	derive(r, &out);
+	bench_derive(r, &out);
 	printf("truncate, %lu objects of 4 MiB, fill %s, %u round%s\n",
 	       (unsigned long)(r->opts->size / BENCH_OBJECT), bench_fill_name(bench_used_fill(r->kind, r->opts)),
 	       r->opts->rounds, r->opts->rounds == 1 ? "" : "s");
-	print_wrapped(counted(r->kind), 92);
+	print_wrapped(bench_counted(r->kind), 92);
 	for (unsigned i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
 		print_compared(r, tables[i]);
 	putchar('\n');
@@ -457,12 +288,12 @@ void bench_print_table(const struct bench_result *r)
 		print_truncate_table(r);
 		return;
 	}
-	derive(r, &out);
+	bench_derive(r, &out);
 	printf("%s, %lu MiB, fill %s, %u round%s%s%s\n", bench_kind_name(r->kind),
 	       (unsigned long)(r->opts->size >> 20), bench_fill_name(bench_used_fill(r->kind, r->opts)), r->opts->rounds,
 	       r->opts->rounds == 1 ? "" : "s", *r->zram_why ? "" : ", peer: kernel swap on zram, ",
 	       *r->zram_why ? "" : r->zram_algorithm);
-	print_wrapped(counted(r->kind), 92);
+	print_wrapped(bench_counted(r->kind), 92);
 	printf("  %-18s %10s %10s %10s %7s %10s %9s %10s\n", "", "median", "min", "max", "spread",
 	       "CPU", "swapped", "pool");
 	for (unsigned i = 0; i < out.n; i++) {

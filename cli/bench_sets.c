@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench_sets.c - from samples to what is reported: figures of each set, the better of the kernel's
+ * configurations, ratios.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_sets.h"
+
+double bench_sample_value(const struct out_set *s, unsigned i)
+{
+	return s->returned ? s->set->samples[i].returned : s->set->samples[i].value;
+}
+
+static void figures(struct out_set *s)
+{
+	unsigned n = s->set->n;
+	double *v = malloc(n * sizeof(*v));
+
+	if (!v)
+		abort();
+	for (unsigned i = 0; i < n; i++)
+		v[i] = bench_sample_value(s, i);
+	bench_sort(v, n);
+	s->f.min = v[0];
+	s->f.max = v[n - 1];
+	s->f.median = bench_quantile(v, n, 0.5);
+	s->f.spread = s->f.median > 0 ? (s->f.max - s->f.min) / s->f.median : 0;
+	free(v);
+}
+
+static struct out_set *find(struct out *o, const char *name)
+{
+	for (unsigned i = 0; i < o->n; i++)
+		if (!strcmp(o->sets[i].name, name))
+			return &o->sets[i];
+	return NULL;
+}
+
+static struct out_set *add(struct out *o, const char *name, const struct bench_set *set,
+			   bool returned)
+{
+	struct out_set *s = &o->sets[o->n++];
+
+	*s = (struct out_set){ .name = name, .set = set, .returned = returned };
+	figures(s);
+	return s;
+}
+
+/* The set of the smallest median among names (NULL-terminated), again under its own name. */
+static void add_best(struct out *o, const char *name, const char *const *names)
+{
+	struct out_set *best = NULL, *s;
+
+	for (; *names; names++) {
+		s = find(o, *names);
+		if (s && (!best || s->f.median < best->f.median))
+			best = s;
+	}
+	if (best)
+		add(o, name, best->set, false)->config = best->name;
+}
+
+/* Over 1: `ours` takes less time than `theirs`. */
+static void add_ratio(struct out *o, const char *name, const char *ours, const char *theirs)
+{
+	struct out_set *a = find(o, ours), *b = find(o, theirs);
+
+	if (!a || !b || a->f.median <= 0)
+		return;
+	o->ratio[o->n_ratio].name = name;
+	o->ratio[o->n_ratio++].value = b->f.median / a->f.median;
+}
+
+void bench_derive(const struct bench_result *r, struct out *o)
+{
+	static const char *const two[] = { "zram_4k", "zram_64k", NULL };
+	static const char *const three[] = { "zram_4k", "zram_64k", "zram_thp", NULL };
+	static const char *const resident[] = { "zram_resident_4k", "zram_resident_64k", NULL };
+
+	memset(o, 0, sizeof(*o));
+	for (unsigned i = 0; i < r->n_sets; i++) {
+		const struct bench_set *set = &r->sets[i];
+
+		if (set->dropped || !set->n)
+			continue;
+		add(o, set->name, set, false);
+		if (r->kind == BENCH_MUNMAP && set->side == SIDE_PSWAP)
+			add(o, "pswap_returned", set, true);
+	}
+	add_best(o, "zram", r->kind == BENCH_PAGEOUT || r->kind == BENCH_EXIT ? three : two);
+	add_best(o, "zram_resident", resident);
+
+	add_ratio(o, "vs_zram", "pswap", "zram");
+	switch (r->kind) {
+	case BENCH_TRUNCATE:
+		add_ratio(o, "vs_every", "pswap", "pswap_every");
+		add_ratio(o, "vs_memfd", "pswap", "memfd");
+		add_ratio(o, "vs_memfd_unmapped", "pswap", "memfd_unmapped");
+		add_ratio(o, "huge_vs_every", "pswap_huge", "pswap_huge_every");
+		add_ratio(o, "huge_vs_memfd", "pswap_huge", "memfd");
+		add_ratio(o, "huge_vs_memfd_unmapped", "pswap_huge", "memfd_unmapped");
+		break;
+	case BENCH_MUNMAP:
+		add_ratio(o, "vs_entry", "pswap", "pswap_entry");
+		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram");
+		add_ratio(o, "vs_zram_thp", "pswap", "zram_thp");
+		break;
+	case BENCH_EXIT:
+		break;
+	case BENCH_PAGEOUT:
+		add_ratio(o, "pswap_4k_vs_zram", "pswap_4k", "zram");
+		add_ratio(o, "pswap_4k_vs_zram_4k", "pswap_4k", "zram_4k");
+		break;
+	default:
+		add_ratio(o, "resident_vs_zram", "pswap_resident", "zram_resident");
+		add_ratio(o, "vs_zram_resident", "pswap", "zram_resident");
+	}
+}
+
+const char *bench_counted(enum bench_kind kind)
+{
+	switch (kind) {
+	case BENCH_TRUNCATE:
+		return "wall time to drop one object of 4 MiB, every page of it touched: "
+		       "pswap_truncate, of 4 KiB folios or (huge) of huge pages, with one drain of the "
+		       "CPU's folio batches an object or (every) one a refill; memfd: ftruncate of a "
+		       "mapped file, unmapped: of one no longer mapped; drain_N: a drain alone while N "
+		       "threads add folios";
+	case BENCH_MUNMAP:
+		return "wall time of munmap of a region that is swapped out whole; pswap_returned: "
+		       "until its pool memory is back at the system, which the kernel's time holds "
+		       "too";
+	case BENCH_EXIT:
+		return "wall time from the call of _exit by a process that is swapped out whole to the "
+		       "return of its parent's waitpid: all its memory, swap slots and pool are back at "
+		       "the system by then";
+	case BENCH_PAGEOUT:
+		return "wall time of madvise(MADV_PAGEOUT) on a region just filled; pswap uses its "
+		       "worker threads, the kernel the calling thread (see the CPU time)";
+	case BENCH_SCAN:
+		return "wall time to read every page, in order, twice; pswap: half the size for "
+		       "memory and pool together; zram: a cgroup of that less pswap's peak pool; "
+		       "*_resident: half the size, pool not counted";
+	default:
+		return "wall time to read a word of a page drawn at random; pswap: half the size "
+		       "for "
+		       "memory and pool together; zram: a cgroup of that less pswap's peak pool; "
+		       "*_resident: half the size, pool not counted";
+	}
+}
