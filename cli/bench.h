@@ -70,6 +70,13 @@ struct bench_opts {
 	bool json;
 };
 
+/* What was asked for. */
+struct bench_args {
+	struct bench_opts opts;
+	bool kinds[BENCH_NR], all;
+	const char *name;
+};
+
 struct bench_req {
 	enum bench_kind kind;
 	enum bench_fill fill;
@@ -143,6 +150,9 @@ static inline bool bench_side_drain(enum bench_side side)
 {
 	return side >= SIDE_DRAIN_0 && side <= SIDE_DRAIN_8;
 }
+
+/* bench_args.c */
+void bench_parse(int argc, char **argv, struct bench_args *p);
 
 /* bench_child.c */
 typedef void bench_worker(const struct bench_req *req, struct bench_sample *s);
