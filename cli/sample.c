@@ -27,20 +27,22 @@ struct round {
 	bool inner;	  /* there are members of other pid namespaces that have not been met */
 };
 
-/* Pss_Anon of the process in bytes, 0 when it is gone; `otherwise` if that is not to be known. */
-static u64 rollup_anon(pid_t pid, u64 otherwise)
+u64 sample_kib(pid_t pid, const char *file, const char *key, u64 otherwise)
 {
 	char path[64], line[128];
-	unsigned long long kib = 0;
+	size_t n = strlen(key);
+	u64 kib = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
 	f = fopen(path, "re");
 	if (!f)
 		return errno == ENOENT || errno == ESRCH ? 0 : otherwise;
 	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "Pss_Anon: %llu kB", &kib) == 1)
+		if (!strncmp(line, key, n) && line[n] == ':') {
+			kib = strtoull(line + n + 1, NULL, 10);
 			break;
+		}
 	}
 	fclose(f);
 	return KiB(kib);
@@ -96,7 +98,7 @@ static u64 anon_bytes(pid_t pid, bool several)
 	bytes = (resident - shared) * PAGE_SIZE;
 	if (!several || bytes < ROLLUP_LEAST)
 		return bytes;
-	return rollup_anon(pid, bytes);
+	return sample_kib(pid, "smaps_rollup", "Pss_Anon", bytes);
 }
 
 static void look_at_members(struct round *r)
