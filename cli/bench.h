@@ -159,6 +159,7 @@ typedef void bench_worker(const struct bench_req *req, struct bench_sample *s);
 void bench_signals(void);
 int bench_child(bench_worker *fn, const struct bench_req *req, struct bench_sample *shared,
 		int hup_fd, volatile pid_t *pid_out);
+void bench_child_ended(struct bench_sample *s, int status);
 void *bench_shared(size_t size);
 uint64_t bench_now(void);
 uint64_t bench_cpu(void);
@@ -177,6 +178,13 @@ bool bench_timed_passes(const struct bench_req *req, const void *addr, struct be
 /* bench_pswap.c, bench_kernel.c: the measured processes */
 bench_worker bench_pswap_worker;
 bench_worker bench_kernel_worker;
+
+/* bench_kernel.c: parts of it */
+bool bench_enter_group(const struct bench_req *req, struct bench_sample *s);
+uint64_t bench_group_bytes(const struct bench_req *req, bool peak);
+uint64_t bench_zram_pool(const struct bench_req *req);
+void *bench_map_filled(const struct bench_req *req, struct bench_sample *s);
+bool bench_kernel_page_out(const struct bench_req *req, void *addr, struct bench_sample *s);
 
 /* bench_truncate.c */
 unsigned bench_truncate_samples(const struct bench_opts *o);

@@ -142,16 +142,18 @@ int bench_child(bench_worker *fn, const struct bench_req *req, struct bench_samp
 		*pid_out = 0;
 	if (stopped || bench_stop)
 		return -1;
-	if (WIFSIGNALED(status)) {
-		shared->ok = false;
-		bench_fail(shared, "the measured process was killed by signal %d (%s)",
-			   WTERMSIG(status), strsignal(WTERMSIG(status)));
-	} else if (WEXITSTATUS(status)) {
-		shared->ok = false;
-		bench_fail(shared, "the measured process ended with status %d",
-			   WEXITSTATUS(status));
-	}
+	bench_child_ended(shared, status);
 	return 0;
+}
+
+/* A measured process that did not end as it should has no sample. */
+void bench_child_ended(struct bench_sample *s, int status)
+{
+	if (WIFSIGNALED(status))
+		bench_fail(s, "the measured process was killed by signal %d (%s)", WTERMSIG(status),
+			   strsignal(WTERMSIG(status)));
+	else if (WEXITSTATUS(status))
+		bench_fail(s, "the measured process ended with status %d", WEXITSTATUS(status));
 }
 
 /* Zeroed memory that forked processes share with us; NULL when there is none. */

@@ -46,7 +46,7 @@ static int64_t count_swapped(const void *addr, uint64_t size)
 }
 
 /* Memory that the zram device uses: compressed bytes and the allocator's overhead. */
-static uint64_t zram_pool(const struct bench_req *req)
+uint64_t bench_zram_pool(const struct bench_req *req)
 {
 	char path[128], text[256];
 	unsigned long orig, compr, used;
@@ -81,7 +81,7 @@ static void *map_aligned(uint64_t size)
 	return a;
 }
 
-static bool enter_group(const struct bench_req *req, struct bench_sample *s)
+bool bench_enter_group(const struct bench_req *req, struct bench_sample *s)
 {
 	char path[300];
 	int err;
@@ -93,20 +93,24 @@ static bool enter_group(const struct bench_req *req, struct bench_sample *s)
 	return !err;
 }
 
-static uint64_t group_peak(const struct bench_req *req)
+/* What the group's memory is, or was at most. */
+uint64_t bench_group_bytes(const struct bench_req *req, bool peak)
 {
+	static const char *const names[2][2] = {
+		{ "memory.usage_in_bytes", "memory.max_usage_in_bytes" },
+		{ "memory.current", "memory.peak" },
+	};
 	char path[300];
 
-	snprintf(path, sizeof(path), "%s/%s", req->cgroup,
-		 req->cgroup_v2 ? "memory.peak" : "memory.max_usage_in_bytes");
+	snprintf(path, sizeof(path), "%s/%s", req->cgroup, names[req->cgroup_v2][peak]);
 	return read_number(path);
 }
 
-static bool page_out(const struct bench_req *req, void *addr, struct bench_sample *s)
+bool bench_kernel_page_out(const struct bench_req *req, void *addr, struct bench_sample *s)
 {
 	int64_t pages = (int64_t)(req->size / BENCH_PAGE), swapped;
 	unsigned tries = req->kind == BENCH_PAGEOUT ? 1 : 4;
-	uint64_t t, cpu;
+	uint64_t folios = read_number(req->folio_stat), t, cpu;
 
 	do {
 		cpu = bench_cpu();
@@ -125,40 +129,51 @@ static bool page_out(const struct bench_req *req, void *addr, struct bench_sampl
 		return false;
 	}
 	s->swapped_pages = (uint64_t)swapped;
+	s->folios_out = read_number(req->folio_stat) - folios;
+	s->pool_bytes = bench_zram_pool(req);
 	return true;
 }
 
-void bench_kernel_worker(const struct bench_req *req, struct bench_sample *s)
+/* The region, of the side's pages and filled; NULL if it cannot be. */
+void *bench_map_filled(const struct bench_req *req, struct bench_sample *s)
 {
 	bool small = req->side == SIDE_ZRAM_4K || req->side == SIDE_ZRAM_RESIDENT_4K;
-	uint64_t folios = read_number(req->folio_stat), t, cpu;
-	void *addr;
+	void *addr = map_aligned(req->size);
 
-	s->limit_bytes = req->limit;
-	if (*req->cgroup && !enter_group(req, s))
-		return;
-	addr = map_aligned(req->size);
 	if (!addr) {
 		bench_fail(s, "mmap: %s", strerror(errno));
-		return;
+		return NULL;
 	}
 	/* Which folios MADV_HUGEPAGE means was set by the guardian. */
 	if (madvise(addr, req->size, small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE)) {
 		bench_fail(s, "madvise: %s", strerror(errno));
-		return;
+		return NULL;
 	}
 	bench_fill_range(req->fill, addr, req->size);
+	return addr;
+}
+
+void bench_kernel_worker(const struct bench_req *req, struct bench_sample *s)
+{
+	uint64_t folios = read_number(req->folio_stat), t, cpu;
+	void *addr;
+
+	s->limit_bytes = req->limit;
+	if (*req->cgroup && !bench_enter_group(req, s))
+		return;
+	addr = bench_map_filled(req, s);
+	if (!addr)
+		return;
 
 	if (bench_limited(req->kind)) {
 		if (!bench_timed_passes(req, addr, s))
 			return;
 		s->swapped_pages = (uint64_t)count_swapped(addr, req->size);
-		s->peak_bytes = group_peak(req);
-		s->pool_bytes = zram_pool(req);
-	} else {
-		if (!page_out(req, addr, s))
-			return;
-		s->pool_bytes = zram_pool(req);
+		s->peak_bytes = bench_group_bytes(req, true);
+		s->pool_bytes = bench_zram_pool(req);
+		s->folios_out = read_number(req->folio_stat) - folios;
+	} else if (!bench_kernel_page_out(req, addr, s)) {
+		return;
 	}
 	if (req->kind == BENCH_MUNMAP) {
 		cpu = bench_cpu();
@@ -169,8 +184,7 @@ void bench_kernel_worker(const struct bench_req *req, struct bench_sample *s)
 		}
 		s->value = (double)(bench_now() - t);
 		s->cpu_ns = bench_cpu() - cpu;
-		s->pool_after_bytes = zram_pool(req);
+		s->pool_after_bytes = bench_zram_pool(req);
 	}
-	s->folios_out = read_number(req->folio_stat) - folios;
 	s->ok = true;
 }
