@@ -37,6 +37,12 @@ static const struct plan plan_exit[] = {
 	{ "zram_thp", SIDE_ZRAM_THP },
 	{ NULL, 0 },
 };
+static const struct plan plan_fork[] = {
+	{ "pswap", SIDE_PSWAP },
+	{ "zram_4k", SIDE_ZRAM_4K },
+	{ "zram_64k", SIDE_ZRAM_64K },
+	{ NULL, 0 },
+};
 static const struct plan plan_pageout[] = {
 	{ "pswap", SIDE_PSWAP },       { "pswap_4k", SIDE_PSWAP_4K }, { "zram_4k", SIDE_ZRAM_4K },
 	{ "zram_64k", SIDE_ZRAM_64K }, { "zram_thp", SIDE_ZRAM_THP }, { NULL, 0 },
@@ -75,6 +81,7 @@ static const struct {
 	[BENCH_RANDOM] = { "random", "ns/access", plan_limited, FILL_MIXED },
 	[BENCH_TRUNCATE] = { "truncate", "ns", plan_truncate, FILL_SAME },
 	[BENCH_EXIT] = { "exit", "ns", plan_exit, FILL_SAME },
+	[BENCH_FORK] = { "fork", "ns", plan_fork, FILL_MIXED },
 };
 static const char *const fills[FILL_NR] = { "same", "mixed", "random" };
 
@@ -109,6 +116,8 @@ static uint64_t side_limit(const struct bench_req *req, uint64_t pool)
 {
 	uint64_t half = req->size / 2;
 
+	if (req->kind == BENCH_FORK)
+		return bench_fork_limit(req->size);
 	if (!bench_limited(req->kind))
 		return 0;
 	if (req->side != SIDE_ZRAM_4K && req->side != SIDE_ZRAM_64K)
@@ -164,9 +173,16 @@ static int sample_kernel(struct bench_result *r, struct bench_set *set, struct b
 
 /* 0: sampled; -1: stopped, or pswap failed (said on standard error). */
 static int sample_pswap(struct bench_result *r, struct bench_set *set, struct bench_req *req,
-			struct bench_sample *shared)
+			struct bench_sample *shared, struct peer *peer)
 {
-	if (bench_child(bench_pswap_worker, req, shared, -1, NULL))
+	int ret = 1;
+
+	/* The guardian has a cgroup for it, so that memory is counted alike on both sides. */
+	if (req->kind == BENCH_FORK && peer && !*r->zram_why)
+		ret = peer_sample(peer, req, shared);
+	if (ret > 0)
+		ret = bench_child(bench_worker_of(req), req, shared, -1, NULL);
+	if (ret)
 		return -1;
 	if (!shared->ok) {
 		cli_warn("bench %s: %s: %s", kinds[r->kind].name, set->name, shared->why);
@@ -221,6 +237,17 @@ static void note_left(struct bench_result *r, const struct bench_set *set)
 	}
 }
 
+/* fork: which memory is counted, when it is not the usual way. */
+static void note_pss(struct bench_result *r)
+{
+	for (unsigned i = 0; i < r->n_sets; i++) {
+		const struct bench_set *set = &r->sets[i];
+
+		if (set->n && set->samples[set->n - 1].by_pss)
+			note(r, set->name, "_mem is Pss_Anon and page tables, as there is no cgroup");
+	}
+}
+
 static void free_result(struct bench_result *r)
 {
 	for (unsigned i = 0; r && i < r->n_sets; i++)
@@ -245,6 +272,20 @@ static int run_truncate(struct bench_result *r, struct bench_req *req, bool peer
 		cli_warn("bench truncate: %s", why);
 	}
 	return -1;
+}
+
+/* The others need the library only, which can do with less. */
+static bool can_fork(void)
+{
+	struct uffd_probe probe;
+	char cure[400];
+
+	uffd_probe(&probe);
+	if (probe.access >= UFFD_DEVICE)
+		return true;
+	uffd_cure(&probe, cure, sizeof(cure));
+	cli_warn("bench all: fork is left out: %s", cure);
+	return false;
 }
 
 /* NULL: stopped, or failed with a line on standard error. */
@@ -284,7 +325,7 @@ static struct bench_result *run(enum bench_kind kind, const struct bench_opts *o
 			req.side = set->side;
 			req.limit = side_limit(&req, pool);
 			if (bench_side_kernel(set->side) ? sample_kernel(r, set, &req, peer)
-							 : sample_pswap(r, set, &req, shared))
+							 : sample_pswap(r, set, &req, shared, peer))
 				goto fail;
 			if (set->side == SIDE_PSWAP)
 				pool = shared->peak_pool_bytes;
@@ -292,6 +333,7 @@ static struct bench_result *run(enum bench_kind kind, const struct bench_opts *o
 	}
 	for (unsigned i = 0; i < r->n_sets; i++)
 		note_left(r, &r->sets[i]);
+	note_pss(r);
 	munmap(shared, sizeof(*shared));
 	return r;
 oom:
@@ -344,7 +386,7 @@ static int run_all(struct bench_args *p)
 	if (p->opts.peer_zram && (p->all || !p->kinds[BENCH_TRUNCATE]))
 		peer = peer_start(p->opts.size, why);
 	for (unsigned k = 0; k < BENCH_NR && !ret && !bench_stop; k++) {
-		if (!p->kinds[k])
+		if (!p->kinds[k] || (p->all && k == BENCH_FORK && !can_fork()))
 			continue;
 		opts[k] = bench_opts_of(p, k);
 		res[n] = run(k, &opts[k], peer, why, sums);
@@ -380,6 +422,8 @@ int cmd_bench(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "compare"))
 		return cmd_bench_compare(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], BENCH_FORK_PROGRAM))
+		return bench_fork_program(argc - 1, argv + 1);
 	bench_parse(argc, argv, &p);
 	bench_signals();
 	ret = run_all(&p);

@@ -32,6 +32,7 @@ enum bench_kind {
 	BENCH_RANDOM,
 	BENCH_TRUNCATE,
 	BENCH_EXIT,
+	BENCH_FORK,
 	BENCH_NR
 };
 enum bench_fill {
@@ -82,7 +83,8 @@ struct bench_req {
 	enum bench_fill fill;
 	enum bench_side side;
 	uint64_t size;
-	uint64_t limit;	      /* scan and random: bytes allowed to this side; truncate: objects */
+	uint64_t limit;	      /* scan and random: bytes allowed to this side; truncate: objects; fork: of
+			       * pswap run */
 	uint64_t seed;	      /* random: order of the accesses */
 	const uint64_t *sums; /* scan: bench_page_sum of each page, in memory shared by fork */
 	/* Filled in by the guardian. */
@@ -108,6 +110,10 @@ struct bench_sample {
 	uint64_t folios_out; /* kernel: folios of the set's size that were swapped out whole */
 	uint64_t left[3];    /* pswap: slots, frames, segments two seconds after the unmap */
 	uint64_t exit_ns;    /* exit: when the process was about to end */
+	/* fork: ns until the child was waited for, one that ends at once and one that reads; bytes that
+	 * the pair takes more than the parent alone, before and after the child has read */
+	double fork_exit, fork_read, mem, mem_read;
+	bool by_pss; /* these bytes are not a cgroup's */
 	char why[BENCH_WHY]; /* !ok: the reason, one line */
 };
 
@@ -175,9 +181,16 @@ bool bench_random_pass(const struct bench_req *req, const void *addr, uint64_t n
 uint64_t bench_timed_accesses(const struct bench_req *req);
 bool bench_timed_passes(const struct bench_req *req, const void *addr, struct bench_sample *s);
 
-/* bench_pswap.c, bench_kernel.c: the measured processes */
+/* bench_pswap.c, bench_kernel.c, bench_fork.c: the measured processes */
 bench_worker bench_pswap_worker;
 bench_worker bench_kernel_worker;
+bench_worker bench_fork_worker;
+static inline bench_worker *bench_worker_of(const struct bench_req *req)
+{
+	if (req->kind == BENCH_FORK)
+		return bench_fork_worker;
+	return bench_side_kernel(req->side) ? bench_kernel_worker : bench_pswap_worker;
+}
 
 /* bench_kernel.c: parts of it */
 bool bench_enter_group(const struct bench_req *req, struct bench_sample *s);
@@ -185,6 +198,11 @@ uint64_t bench_group_bytes(const struct bench_req *req, bool peak);
 uint64_t bench_zram_pool(const struct bench_req *req);
 void *bench_map_filled(const struct bench_req *req, struct bench_sample *s);
 bool bench_kernel_page_out(const struct bench_req *req, void *addr, struct bench_sample *s);
+
+/* bench_fork.c: the program that `pswap bench fork` starts */
+#define BENCH_FORK_PROGRAM "fork-program"
+int bench_fork_program(int argc, char **argv);
+uint64_t bench_fork_limit(uint64_t size);
 
 /* bench_truncate.c */
 unsigned bench_truncate_samples(const struct bench_opts *o);

@@ -10,7 +10,7 @@
 
 #define MAX_ROUNDS 1000u
 #define LIMIT_MIN  (16UL << 20) /* least memory_limit of pswap_open */
-#define NAMES	   "munmap, pageout, scan, random, truncate, exit"
+#define NAMES	   "munmap, pageout, scan, random, truncate, exit, fork"
 
 static bool parse_size(const char *s, uint64_t *out)
 {

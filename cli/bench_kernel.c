@@ -144,8 +144,9 @@ void *bench_map_filled(const struct bench_req *req, struct bench_sample *s)
 		bench_fail(s, "mmap: %s", strerror(errno));
 		return NULL;
 	}
-	/* Which folios MADV_HUGEPAGE means was set by the guardian. */
-	if (madvise(addr, req->size, small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE)) {
+	/* Which folios MADV_HUGEPAGE means was set by the guardian; pswap does without, too. */
+	if (madvise(addr, req->size, small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE) &&
+	    bench_side_kernel(req->side)) {
 		bench_fail(s, "madvise: %s", strerror(errno));
 		return NULL;
 	}

@@ -24,11 +24,6 @@ static void put_u64(json_t *o, const char *key, uint64_t v)
 	json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
-static const char *set_unit(const struct bench_result *r, const struct bench_set *set)
-{
-	return bench_side_drain(set->side) ? "ns/drain" : bench_unit(r->kind);
-}
-
 /* What truncate's sets have besides the common keys. */
 static json_t *json_truncate_set(json_t *o, const struct out_set *s)
 {
@@ -60,7 +55,7 @@ static json_t *json_set(const struct bench_result *r, const struct out_set *s)
 
 	for (unsigned i = 0; i < s->set->n; i++)
 		json_array_append_new(a, number(r->kind, bench_sample_value(s, i)));
-	json_object_set_new(o, "unit", json_string(set_unit(r, s->set)));
+	json_object_set_new(o, "unit", json_string(s->unit));
 	json_object_set_new(o, "samples", a);
 	json_object_set_new(o, "median", number(r->kind, s->f.median));
 	json_object_set_new(o, "min", number(r->kind, s->f.min));
@@ -70,7 +65,7 @@ static json_t *json_set(const struct bench_result *r, const struct out_set *s)
 		json_object_set_new(o, "config", json_string(s->config));
 	if (r->kind == BENCH_TRUNCATE)
 		return json_truncate_set(o, s);
-	if (!bench_limited(r->kind) && s->f.median > 0) {
+	if (!bench_limited(r->kind) && r->kind != BENCH_FORK && s->f.median > 0) {
 		double size = (double)r->opts->size;
 
 		json_object_set_new(o, "ns_per_page",
@@ -78,7 +73,9 @@ static json_t *json_set(const struct bench_result *r, const struct out_set *s)
 		json_object_set_new(o, "bytes_per_s",
 				    json_integer((json_int_t)(size * 1e9 / s->f.median)));
 	}
-	put_u64(o, "cpu_ns", last->cpu_ns);
+	/* In run mode the engine is a process of its own, whose time nobody adds up. */
+	if (r->kind != BENCH_FORK)
+		put_u64(o, "cpu_ns", last->cpu_ns);
 	put_u64(o, "swapped_pages", last->swapped_pages);
 	put_u64(o, "pool_bytes", last->pool_bytes);
 	if (r->kind == BENCH_MUNMAP)
@@ -87,6 +84,8 @@ static json_t *json_set(const struct bench_result *r, const struct out_set *s)
 		put_u64(o, "limit_bytes", last->limit_bytes);
 		put_u64(o, "peak_bytes", last->peak_bytes);
 	}
+	if (r->kind == BENCH_FORK && !bench_side_kernel(s->set->side))
+		put_u64(o, "limit_bytes", last->limit_bytes);
 	if (bench_side_kernel(s->set->side)) {
 		put_u64(o, "folios_out", last->folios_out);
 		put_u64(o, "retried", s->set->retried);
@@ -200,6 +199,14 @@ static const char *time_text(double ns, char *buf, size_t size)
 	return buf;
 }
 
+static const char *value_text(const struct out_set *s, double v, char *buf, size_t size)
+{
+	if (!s->figure->bytes)
+		return time_text(v, buf, size);
+	snprintf(buf, size, "%.2f MiB", v / (1 << 20));
+	return buf;
+}
+
 static void print_wrapped(const char *text, unsigned width)
 {
 	while (*text) {
@@ -232,7 +239,7 @@ static void print_compared(const struct bench_result *r, const char *const *name
 			continue;
 		if (set->dropped || !set->n)
 			break;
-		unit = set_unit(r, set);
+		unit = bench_set_unit(r->kind, set);
 		c[n] = (struct bench_column){ set->name, malloc(set->n * sizeof(double)), set->n };
 		if (!c[n].v)
 			abort();
@@ -303,16 +310,17 @@ void bench_print_table(const struct bench_result *r)
 		if (s->config)
 			continue;
 		printf("  %-18s %10s %10s %10s %6.0f%% %10s %7luMi %8.1fMi\n", s->name,
-		       time_text(s->f.median, a, sizeof(a)), time_text(s->f.min, b, sizeof(b)),
-		       time_text(s->f.max, c, sizeof(c)), 100 * s->f.spread,
-		       time_text((double)p->cpu_ns, d, sizeof(d)),
+		       value_text(s, s->f.median, a, sizeof(a)),
+		       value_text(s, s->f.min, b, sizeof(b)), value_text(s, s->f.max, c, sizeof(c)),
+		       100 * s->f.spread,
+		       p->cpu_ns ? time_text((double)p->cpu_ns, d, sizeof(d)) : "",
 		       (unsigned long)(p->swapped_pages * BENCH_PAGE >> 20),
 		       (double)p->pool_bytes / (1 << 20));
 	}
 	for (unsigned i = 0; i < out.n_ratio; i++)
 		printf("%s%s %.2fx", i ? ", " : "  ", out.ratio[i].name, out.ratio[i].value);
 	if (out.n_ratio)
-		printf("  (over 1: pswap is faster)\n");
+		printf("  (over 1: pswap takes less)\n");
 	if (last->swapped_pages)
 		printf("  pswap's metadata: %.2f%% of the swapped bytes\n",
 		       100.0 * (double)last->metadata_bytes /

@@ -46,7 +46,7 @@ struct peer_state {
 int peer_read(const char *path, char *buf, size_t size);
 int peer_write(const char *path, const char *text);
 int peer_device_setup(struct peer_state *ps, uint64_t size);
-int peer_begin(struct peer_state *ps, struct bench_req *req, bool entry_group);
+int peer_begin(struct peer_state *ps, struct bench_req *req);
 void peer_end(struct peer_state *ps);
 void peer_restore(struct peer_state *ps);
 bool peer_has_folio(const struct peer_state *ps, unsigned kib);

@@ -94,7 +94,7 @@ static int fail(struct peer_state *ps, const char *path, int err)
 	return -1;
 }
 
-/* Makes a group with the limit (bytes).  0, or -1 with ps->why. */
+/* Makes a group with the limit (bytes; UINT64_MAX: none).  0, or -1 with ps->why. */
 int peer_cgroup_make(struct peer_state *ps, uint64_t limit)
 {
 	char mnt[256], root[256], own[256] = "", path[600], text[32];
@@ -129,6 +129,8 @@ int peer_cgroup_make(struct peer_state *ps, uint64_t limit)
 		ps->cgroup[0] = 0;
 		return fail(ps, path, err);
 	}
+	if (limit == UINT64_MAX)
+		return 0;
 	snprintf(path, sizeof(path), "%s/%s", ps->cgroup,
 		 version == 2 ? "memory.max" : "memory.limit_in_bytes");
 	snprintf(text, sizeof(text), "%lu", (unsigned long)limit);

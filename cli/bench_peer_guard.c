@@ -57,11 +57,11 @@ static int serve(struct peer_shared *sh, int sock)
 	int ret = 0;
 
 	sh->state.why[0] = 0;
-	if (peer_begin(&sh->state, &sh->req, bench_limited(sh->req.kind))) {
+	if (peer_begin(&sh->state, &sh->req)) {
 		memset(&sh->sample, 0, sizeof(sh->sample));
 		bench_fail(&sh->sample, "%.*s", BENCH_WHY - 1, sh->state.why);
 	} else {
-		ret = bench_child(bench_kernel_worker, &sh->req, &sh->sample, sock,
+		ret = bench_child(bench_worker_of(&sh->req), &sh->req, &sh->sample, sock,
 				  &sh->state.worker);
 	}
 	peer_end(&sh->state);

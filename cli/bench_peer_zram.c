@@ -280,25 +280,28 @@ int peer_device_setup(struct peer_state *ps, uint64_t size)
 
 /* Sets the machine up for one sample and completes req.  0, or -1 with ps->why; peer_end()
  * afterwards in both cases. */
-int peer_begin(struct peer_state *ps, struct bench_req *req, bool with_group)
+int peer_begin(struct peer_state *ps, struct bench_req *req)
 {
+	bool counted = req->kind == BENCH_FORK; /* a group to count, without a limit */
 	unsigned kib = 0;
 
 	if (req->side == SIDE_ZRAM_64K || req->side == SIDE_ZRAM_RESIDENT_64K)
 		kib = 64;
 	else if (req->side == SIDE_ZRAM_THP)
 		kib = 2048;
-	snprintf(req->zram_sys, sizeof(req->zram_sys), "%s", ps->sys);
 	req->folio_stat[0] = 0;
+	req->cgroup[0] = 0;
 	if (kib)
 		snprintf(req->folio_stat, sizeof(req->folio_stat),
 			 THP_DIR "/hugepages-%ukB/stats/swpout", kib);
-	if (set_folio_size(ps, kib) || swap_on(ps))
-		return -1;
-	req->cgroup[0] = 0;
-	if (with_group) {
-		if (peer_cgroup_make(ps, req->limit))
+	if (bench_side_kernel(req->side)) {
+		snprintf(req->zram_sys, sizeof(req->zram_sys), "%s", ps->sys);
+		if (set_folio_size(ps, kib) || swap_on(ps))
 			return -1;
+	}
+	if (counted || bench_limited(req->kind)) {
+		if (peer_cgroup_make(ps, counted ? UINT64_MAX : req->limit))
+			return counted ? 0 : -1;
 		snprintf(req->cgroup, sizeof(req->cgroup), "%s", ps->cgroup);
 		req->cgroup_v2 = ps->cgroup_v2;
 	}

@@ -3,14 +3,43 @@
  * bench_sets.c - from samples to what is reported: figures of each set, the better of the kernel's
  * configurations, ratios.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench_sets.h"
 
+#define AT(field) offsetof(struct bench_sample, field)
+
+static const struct out_figure sample_figures[] = {
+	{ "", AT(value), false },
+	{ "_exit", AT(fork_exit), false },
+	{ "_returned", AT(returned), false },
+	{ "_read", AT(fork_read), false },
+	{ "_mem", AT(mem), true },
+	{ "_mem_read", AT(mem_read), true },
+};
+#define N_FIGURES (sizeof(sample_figures) / sizeof(sample_figures[0]))
+
+static bool has_figure(enum bench_kind kind, enum bench_side side, const struct out_figure *f)
+{
+	if (f->at == AT(value))
+		return true;
+	if (f->at == AT(returned))
+		return side == SIDE_PSWAP && (kind == BENCH_MUNMAP || kind == BENCH_FORK);
+	return kind == BENCH_FORK;
+}
+
+const char *bench_set_unit(enum bench_kind kind, const struct bench_set *set)
+{
+	return bench_side_drain(set->side) ? "ns/drain" : bench_unit(kind);
+}
+
 double bench_sample_value(const struct out_set *s, unsigned i)
 {
-	return s->returned ? s->set->samples[i].returned : s->set->samples[i].value;
+	const char *sample = (const char *)&s->set->samples[i];
+
+	return *(const double *)(sample + s->figure->at);
 }
 
 static void figures(struct out_set *s)
@@ -38,36 +67,44 @@ static struct out_set *find(struct out *o, const char *name)
 	return NULL;
 }
 
-static struct out_set *add(struct out *o, const char *name, const struct bench_set *set,
-			   bool returned)
+static struct out_set *add(struct out *o, enum bench_kind kind, const char *name,
+			   const struct bench_set *set, const struct out_figure *f)
 {
 	struct out_set *s = &o->sets[o->n++];
 
-	*s = (struct out_set){ .name = name, .set = set, .returned = returned };
+	*s = (struct out_set){ .set = set, .figure = f };
+	snprintf(s->name, sizeof(s->name), "%s%s", name, f->suffix);
+	s->unit = f->bytes ? "bytes" : bench_set_unit(kind, set);
 	figures(s);
 	return s;
 }
 
-/* The set of the smallest median among names (NULL-terminated), again under its own name. */
-static void add_best(struct out *o, const char *name, const char *const *names)
+/* For each figure the set of the smallest median among names (NULL-terminated), again under its own
+ * name. */
+static void add_best(struct out *o, enum bench_kind kind, const char *name,
+		     const char *const *names)
 {
-	struct out_set *best = NULL, *s;
+	for (const struct out_figure *f = sample_figures; f < sample_figures + N_FIGURES; f++) {
+		struct out_set *best = NULL, *s;
+		char full[sizeof(s->name)];
 
-	for (; *names; names++) {
-		s = find(o, *names);
-		if (s && (!best || s->f.median < best->f.median))
-			best = s;
+		for (unsigned i = 0; names[i]; i++) {
+			snprintf(full, sizeof(full), "%s%s", names[i], f->suffix);
+			s = find(o, full);
+			if (s && (!best || s->f.median < best->f.median))
+				best = s;
+		}
+		if (best)
+			add(o, kind, name, best->set, f)->config = best->name;
 	}
-	if (best)
-		add(o, name, best->set, false)->config = best->name;
 }
 
-/* Over 1: `ours` takes less time than `theirs`. */
+/* Over 1: `ours` takes less than `theirs`; a small difference of memory may be none. */
 static void add_ratio(struct out *o, const char *name, const char *ours, const char *theirs)
 {
 	struct out_set *a = find(o, ours), *b = find(o, theirs);
 
-	if (!a || !b || a->f.median <= 0)
+	if (!a || !b || a->f.median <= 0 || b->f.median <= 0)
 		return;
 	o->ratio[o->n_ratio].name = name;
 	o->ratio[o->n_ratio++].value = b->f.median / a->f.median;
@@ -85,12 +122,13 @@ void bench_derive(const struct bench_result *r, struct out *o)
 
 		if (set->dropped || !set->n)
 			continue;
-		add(o, set->name, set, false);
-		if (r->kind == BENCH_MUNMAP && set->side == SIDE_PSWAP)
-			add(o, "pswap_returned", set, true);
+		for (unsigned k = 0; k < N_FIGURES; k++)
+			if (has_figure(r->kind, set->side, &sample_figures[k]))
+				add(o, r->kind, set->name, set, &sample_figures[k]);
 	}
-	add_best(o, "zram", r->kind == BENCH_PAGEOUT || r->kind == BENCH_EXIT ? three : two);
-	add_best(o, "zram_resident", resident);
+	add_best(o, r->kind, "zram",
+		 r->kind == BENCH_PAGEOUT || r->kind == BENCH_EXIT ? three : two);
+	add_best(o, r->kind, "zram_resident", resident);
 
 	add_ratio(o, "vs_zram", "pswap", "zram");
 	switch (r->kind) {
@@ -108,6 +146,13 @@ void bench_derive(const struct bench_result *r, struct out *o)
 		add_ratio(o, "vs_zram_thp", "pswap", "zram_thp");
 		break;
 	case BENCH_EXIT:
+		break;
+	case BENCH_FORK:
+		add_ratio(o, "exit_vs_zram", "pswap_exit", "zram_exit");
+		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram_exit");
+		add_ratio(o, "read_vs_zram", "pswap_read", "zram_read");
+		add_ratio(o, "mem_vs_zram", "pswap_mem", "zram_mem");
+		add_ratio(o, "mem_read_vs_zram", "pswap_mem_read", "zram_mem_read");
 		break;
 	case BENCH_PAGEOUT:
 		add_ratio(o, "pswap_4k_vs_zram", "pswap_4k", "zram");
@@ -136,6 +181,13 @@ const char *bench_counted(enum bench_kind kind)
 		return "wall time from the call of _exit by a process that is swapped out whole to the "
 		       "return of its parent's waitpid: all its memory, swap slots and pool are back at "
 		       "the system by then";
+	case BENCH_FORK:
+		return "a process that is swapped out whole forks: wall time of the call in the parent; "
+		       "_exit: until waitpid of a child that ends at once; _returned: until its memory "
+		       "is back at the system, which the kernel's _exit holds too; _read: until waitpid "
+		       "of a child that first reads a word of one page in 16; _mem: memory that parent "
+		       "and child take more than the parent alone; _mem_read: the same after the child "
+		       "has read";
 	case BENCH_PAGEOUT:
 		return "wall time of madvise(MADV_PAGEOUT) on a region just filled; pswap uses its "
 		       "worker threads, the kernel the calling thread (see the CPU time)";

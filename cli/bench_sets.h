@@ -5,25 +5,37 @@
 
 #include "bench.h"
 
+#define OUT_SETS  24 /* fork has 21: five figures of three sets and of the better one, and one */
+#define OUT_RATIO 8
+
+/* One of the figures that a sample has. */
+struct out_figure {
+	const char *suffix; /* of the set's name */
+	size_t at;	    /* of the double in a struct bench_sample */
+	bool bytes;	    /* or the benchmark's unit */
+};
+
 /* Sets as they are reported: the sampled ones and those made of them. */
 struct out_set {
-	const char *name;
+	char name[24];
 	const struct bench_set *set;
-	bool returned;	    /* samples are bench_sample.returned */
+	const struct out_figure *figure;
+	const char *unit;
 	const char *config; /* the set that this one repeats, as the best of several */
 	struct bench_figures f;
 };
 
 struct out {
-	struct out_set sets[BENCH_MAX_SETS + 3];
+	struct out_set sets[OUT_SETS];
 	unsigned n;
 	struct {
 		const char *name;
 		double value;
-	} ratio[8];
+	} ratio[OUT_RATIO];
 	unsigned n_ratio;
 };
 
+const char *bench_set_unit(enum bench_kind kind, const struct bench_set *set);
 double bench_sample_value(const struct out_set *s, unsigned i);
 /* What r has to say. */
 void bench_derive(const struct bench_result *r, struct out *o);

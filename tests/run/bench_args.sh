@@ -38,8 +38,13 @@ bad '--json' munmap --json=yes
 bad '--frobnicate' munmap --frobnicate
 bad '--frobnicate' --frobnicate munmap
 
+# The program that bench fork starts is nobody else's.
+for fd in '' 0 3 99 x; do
+	bad 'part of .pswap bench fork' fork-program $fd
+done
+
 timeout 20 "$PSWAP" bench --help >"$TMP/out" || fail "--help: status $?"
-for o in --size --fill --rounds --peer --json munmap pageout scan random truncate compare; do
+for o in --size --fill --rounds --peer --json munmap pageout scan random truncate exit fork compare; do
 	grep -q -- "$o" "$TMP/out" || fail "--help does not mention $o"
 done
 echo ok

@@ -54,7 +54,7 @@ timeout 100 "$PSWAP" bench scan --size "$SIZE" --rounds 1 --json >"$TMP/out" || 
 restored "end of scan"
 
 for sig in TERM:143 HUP:129; do
-	for bench in munmap scan; do
+	for bench in munmap scan fork; do
 		start $bench
 		kill -"${sig%:*}" $MAIN
 		ended "${sig#*:}" "$bench, SIG${sig%:*}"
