@@ -29,10 +29,15 @@
 #define LOOMING_NS 2000000LL	     /* shared pages may be copied at any moment */
 #define GROUP_STEPS   4 /* for one group, before a worker looks at the others and the engine */
 
-/* Frames are the inactive list: pages wait there for a second chance. An eighth of the limit. */
+/* Frames are the inactive list: pages wait there for a second chance, which costs a fault. An eighth of
+ * what is in memory and not compressed. */
 static u64 inactive_target(struct pswap *ps)
 {
-	return MAX((u64)account_hard(ps) / 8 >> PAGE_SHIFT, (u64)PTRS_PER_PMD);
+	s64 memory = relaxed_load(&ps->footprint);
+
+	if (ps->cfg.count != PS_COUNT_RESIDENT)
+		memory -= (s64)relaxed_load(&ps->pool_bytes);
+	return MAX((u64)MAX(memory, 0) / 16 >> PAGE_SHIFT, (u64)PTRS_PER_PMD);
 }
 
 /*

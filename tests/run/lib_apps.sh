@@ -132,12 +132,10 @@ app_ratio() {
 		s=$(pgrep -P $pid | head -1)
 		if [ -n "$s" ]; then
 			line=$("$PSWAP" stat "$(pgrep -P "$s" | tail -1)" --json 2>/dev/null |
-				jq -r '"\(.swapped_pages) \(.pool_bytes) \(.resident_bytes)"' 2>/dev/null)
+				jq -r '"\(.swapped_pages) \(.pool_bytes)"' 2>/dev/null)
 			p=${line%% *}
 			if [ -n "$p" ] && [ "$p" != null ] && [ "$p" -gt $best ] 2>/dev/null; then
-				best=$p resident=${line##* }
-				line=${line% *}
-				pool=${line#* }
+				best=$p pool=${line#* }
 			fi
 		fi
 		sleep 0.1
@@ -147,7 +145,7 @@ app_ratio() {
 	[ $RC = 0 ] || { tail -30 "$TMP/app.log"; fail "$1: --count=resident -m $limit: status $RC"; }
 	[ "$(app_hash "$1")" = "$HASH" ] || fail "$1: --count=resident -m $limit: output differs"
 	if [ $best -gt 0 ]; then
-		C=$((pool * 1000 / (best * 4096 + resident / 2)))
+		C=$((pool * 1000 / (best * 4096)))
 	else
 		C=500
 		echo "    $1: no pool ratio measured, 0.5 assumed"
