@@ -34,6 +34,7 @@ struct take {
 	struct frame *f;
 	u64 moved[PTRS_PER_PMD / 64]; /* API: pages moved, from what we knew to be present */
 	unsigned refused;
+	bool patchy; /* of several mappings: ask before each MOVE */
 	bool shared; /* met EBUSY, worth one MADV_POPULATE_WRITE */
 	bool again;  /* cut short, by an event (EAGAIN) or a fault that waits: nothing can be said */
 	bool final;  /* second try: EBUSY means pinned */
@@ -59,26 +60,25 @@ static void note_moved(struct take *t, unsigned p, unsigned n)
 			t->moved[p / 64] |= 1ULL << (p % 64);
 }
 
-/* MOVE refused page p for a reason of its mapping. Returns the page to go on from, and lowers *end
- * of the piece to move when a border of VMAs is all that is wrong. */
-static unsigned after_refusal(struct take *t, unsigned p, unsigned *end)
+/*
+ * What of [p, *end) can be moved as one piece, by the mapping that page p is in: returns the page to go on
+ * from, past what cannot be moved at all, and lowers *end when the mapping ends before.  p itself when the
+ * mapping is as it should be, or nobody knows.
+ */
+static unsigned ask_mapping(struct take *t, unsigned p, unsigned *end)
 {
-	struct pswap *ps = t->ctx->ps;
 	u64 addr = pt_addr(t->e, p), extent_end = t->e->addr + PMD_SIZE;
 	struct vma v;
 
-	t->refused++;
-	if (vma_query(ps->maps_fd, addr, &v))
-		return *end;
-	if (v.start > addr)
-		return v.start >= extent_end ? *end : pt_index(v.start);
-	if (v.shared || v.inode || v.prot != (PROT_READ | PROT_WRITE))
-		return v.end >= extent_end ? *end : pt_index(v.end);
-	if (v.end < pt_addr(t->e, *end - 1) + PAGE_SIZE) {
-		*end = pt_index(v.end);
+	if (vma_query(t->ctx->ps->maps_fd, addr, &v))
 		return p;
-	}
-	return p + 1; /* locked, a guard, or something we do not know */
+	if (v.start > addr)
+		return v.start >= extent_end ? PTRS_PER_PMD : pt_index(v.start);
+	if (v.shared || v.inode || v.prot != (PROT_READ | PROT_WRITE))
+		return v.end >= extent_end ? PTRS_PER_PMD : pt_index(v.end);
+	if (v.end < extent_end)
+		*end = MIN(*end, pt_index(v.end));
+	return p;
 }
 
 /* What came back in parts is small pages and is moved in several pieces; the rest may be a huge page,
@@ -95,10 +95,17 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 	unsigned piece = piece_from(t, p, end);
 
 	while (p < end && t->refused < MAX_REFUSED) {
-		u64 off = (u64)p << PAGE_SHIFT;
-		s64 ret = uffd_move(t->e->mm->uffd, (u64)(uintptr_t)t->f->mem + off,
-				    t->e->addr + off, (u64)(piece - p) << PAGE_SHIFT, false);
+		unsigned next = t->patchy ? ask_mapping(t, p, &piece) : p;
+		u64 off = (u64)next << PAGE_SHIFT;
+		s64 ret;
 
+		if (next != p) {
+			p = MIN(next, end);
+			piece = piece_from(t, p, end);
+			continue;
+		}
+		ret = uffd_move(t->e->mm->uffd, (u64)(uintptr_t)t->f->mem + off, t->e->addr + off,
+				(u64)(piece - p) << PAGE_SHIFT, false);
 		if (ret > 0) {
 			note_moved(t, p, ret >> PAGE_SHIFT);
 			p += ret >> PAGE_SHIFT;
@@ -127,9 +134,15 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 			p++;
 			continue;
 		}
-		p = after_refusal(t, p, &piece);
-		if (p >= piece)
-			piece = piece_from(t, p, end);
+		/* A border of mappings, or one that cannot be moved; else locked, a guard, or something we
+		 * do not know. */
+		next = piece;
+		if (!t->patchy && (ask_mapping(t, p, &next) != p || next < piece)) {
+			t->patchy = true;
+			continue;
+		}
+		t->refused++;
+		p++;
 	}
 }
 
@@ -186,16 +199,24 @@ static void copy_pages(struct take *t, unsigned p, unsigned end)
 	}
 }
 
-/* The parts of [lo, hi) that may be moved: not pinned by us. */
+/* Pinned by us, or a guard, which MOVE refuses. */
+static bool stays(struct extent *e, unsigned i)
+{
+	enum pte_kind kind = pte_kind(pte_get(e, i));
+
+	return kind == PTE_PINNED || kind == PTE_GUARD;
+}
+
+/* The parts of [lo, hi) that may be moved. */
 static void move_unpinned(struct take *t, unsigned lo, unsigned hi)
 {
 	while (lo < hi) {
 		unsigned end = hi;
 
 		if (t->e->pmd == PMD_TABLE) {
-			while (lo < hi && pte_kind(pte_get(t->e, lo)) == PTE_PINNED)
+			while (lo < hi && stays(t->e, lo))
 				lo++;
-			for (end = lo; end < hi && pte_kind(pte_get(t->e, end)) != PTE_PINNED;)
+			for (end = lo; end < hi && !stays(t->e, end);)
 				end++;
 		}
 		if (lo < end && t->ctx->ps->caps.move && t->ctx->ps->cfg.foreign_program)

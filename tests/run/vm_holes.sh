@@ -7,4 +7,9 @@ need_pswap
 for _ in 1 2 3; do
 	both 40M vm_holes ${FULL:+400}
 done
+# a hundred mappings, or guards, to 2 MiB
+for how in none guard readonly; do
+	both 64M patchwork $how 100 8
+done
+both 64M patchwork none 100 3
 finish
