@@ -107,9 +107,9 @@ def check(server, versions, what):
     print("    %s: %d values right, %.0f s" % (what, len(versions), time.monotonic() - start), flush=True)
 
 
-def mixed(server, versions):
-    """One batch of random reads and writes, half each. What is read must be right."""
-    ids = [rnd.randrange(len(versions)) for _ in range(BATCH // 2)]
+def mixed(server, versions, count):
+    """So many random reads and writes at once, half each. What is read must be right."""
+    ids = [rnd.randrange(len(versions)) for _ in range(count)]
     commands, want = [], []
     for i in ids:
         if rnd.random() < 0.5:
@@ -122,16 +122,21 @@ def mixed(server, versions):
     for i, got, right in zip(ids, server.batch(commands), want):
         if got != right:
             sys.exit("FAIL: key %d: %r instead of %r" % (i, got, right))
-    return len(ids)
+    return count
 
 
 def while_mixed(server, versions, command, running, status):
-    """Random reads and writes until what runs in the background has ended, and was right."""
+    """Random reads and writes until what runs in the background has ended, and was right: half as many as there
+    are keys as fast as can be, then a few, so that it gets on."""
     start = time.monotonic()
     n = 0
     server.call(command)
     while True:
-        n += mixed(server, versions)
+        if n < len(versions) // 2:
+            n += mixed(server, versions, BATCH)
+        else:
+            time.sleep(0.1)
+            n += mixed(server, versions, 10)
         now = server.info("persistence")
         if now[running] == "0" and now.get("aof_rewrite_scheduled", "0") == "0":
             break

@@ -78,7 +78,7 @@ check();
 print "checksum $c ", scalar(keys %h), "\n";
 END
 
-# one NAME LIMIT... -- COMMAND...: "quarter" is a quarter of the native peak, and an eighth for the pool
+# one NAME LIMIT... -- COMMAND...: "quarter": of the native peak, and as much for the pool
 one() {
 	local name=$1 limits=() limit t0
 	shift
@@ -92,7 +92,7 @@ one() {
 	(sampled "$name" 0 "$@" >"$name.native" 2>"$name.err") </dev/null || { tail -5 "$name.err"; fail "$name: natively"; }
 	echo "$name: native $((SECONDS - t0)) s, peak $(mib "$(peak "$name")") MiB"
 	[ -n "$NATIVE" ] && exit 0
-	[ "${limits[0]}" = quarter ] && limits=("$(mib $(($(peak "$name") * 3 / 8)))M")
+	[ "${limits[0]}" = quarter ] && limits=("$(mib $(($(peak "$name") / 2)))M")
 	for limit in ${LIMIT:-"${limits[@]}"}; do
 		WHAT=$name
 		t0=$SECONDS
