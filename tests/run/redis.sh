@@ -29,5 +29,5 @@ echo "    peak $(mib "$(peak native1)") MiB"
 LIMIT=${LIMIT:-$(mib $(($(peak native1) / 4)))M}
 drive swapped "$LIMIT"
 in_bounds swapped1 "$LIMIT" 10000
-in_bounds swapped2 "$LIMIT" 10000
+in_bounds swapped2 "$LIMIT" 0 # what was written in order may fit
 echo "ok: redis-server"
