@@ -6,13 +6,20 @@
  *     treesample [-i MS] [-b BYTES] FILE COMMAND [ARG...]
  *
  * Every MS milliseconds (20) a look; to FILE go "peak BYTES", "samples N", and "over N", the samples
- * above BYTES. Ends with the status of COMMAND; 77: no such cgroup can be had.
+ * above BYTES. Ends with the status of COMMAND; 77: no such cgroup can be had. When it is told to end
+ * (SIGTERM, SIGINT, SIGHUP), so is all of the tree, and what COMMAND leaves running ends with it too.
  */
 #include "pt.h"
 
 #include <sys/stat.h>
 
 static char dir[300];
+static volatile sig_atomic_t told;
+
+static void on_signal(int sig)
+{
+	told = sig;
+}
 
 static bool put(const char *path, const char *text)
 {
@@ -63,6 +70,20 @@ static u64 anon(void)
 	return 0;
 }
 
+static void kill_group(void)
+{
+	char path[400];
+	int pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &pid) == 1)
+		kill(pid, SIGKILL);
+	if (f)
+		fclose(f);
+}
+
 int main(int argc, char **argv)
 {
 	u64 peak = 0, samples = 0, over = 0, bound = ~0ULL;
@@ -83,12 +104,18 @@ int main(int argc, char **argv)
 		return 2;
 	if (!make_group())
 		return 77;
+	signal(SIGTERM, on_signal);
+	signal(SIGINT, on_signal);
+	signal(SIGHUP, on_signal);
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
 		snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
 		if (!put(path, "0"))
 			_exit(77);
+		signal(SIGTERM, SIG_DFL);
+		signal(SIGINT, SIG_DFL);
+		signal(SIGHUP, SIG_DFL);
 		execvp(argv[optind + 1], argv + optind + 1);
 		_exit(127);
 	}
@@ -99,11 +126,15 @@ int main(int argc, char **argv)
 			peak = v;
 		over += v > bound;
 		samples++;
+		if (told)
+			kill_group();
 		usleep(ms * 1000);
 	}
-	/* What is left of the tree is not killed: it goes back to the root. */
-	for (int i = 0; i < 200 && rmdir(dir); i++)
+	for (int i = 0; i < 200 && rmdir(dir); i++) {
 		usleep(50000);
+		if (told || i > 40)
+			kill_group();
+	}
 	f = fopen(argv[optind], "w");
 	CHECK(f);
 	snprintf(text, sizeof(text), "peak %llu\nsamples %llu\nover %llu\n", (unsigned long long)peak,
