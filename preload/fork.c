@@ -60,8 +60,9 @@ static void forget_locks(struct pswap *ps)
 	/* Half of what is resident here is the parent's, who has reckoned so for both. */
 	account_fork_done(ps);
 	relaxed_store(&ps->shared_faults, 0);
-	relaxed_store(&ps->unshared_seen, ps->shm ? relaxed_load(&ps->shm->unshared) : 0);
-	relaxed_store(&ps->unshared_ours, 0);
+	relaxed_store(&ps->shifted_seen, ps->shm ? relaxed_load(&ps->shm->shifted) : 0);
+	relaxed_store(&ps->shifted_ours, 0);
+	relaxed_store(&ps->shifted_since, 0);
 	memset(&ps->cow, 0, sizeof(ps->cow));
 	cow_forked(ps, 0);
 	relaxed_store(&G.member->footprint_bytes, (u64)MAX(relaxed_load(&ps->footprint), 0));

@@ -100,6 +100,7 @@ static void share_of_tree(struct pswap *ps)
 		if (relaxed_load(&m->footprint_bytes) > MiB(4))
 			alive++;
 	}
+	relaxed_store(&ps->nr_others, alive);
 	stat_peak(&shm->peak_footprint_bytes, measured + relaxed_load(&ps->stat->measured_bytes));
 	floor = MAX(limit / (4 * (alive + 1)), MIN(MiB(8), limit / 2));
 	/* Pages shared after a fork become one's own by a mere write, which asks nobody: room for a part. Not

@@ -33,8 +33,7 @@ static u64 number(const char **p)
 
 /*
  * Pages of which the program may have copies of its own now, in all: minor faults of it that did not come to
- * us, and what we unshared.  Each counts in full, which makes up for what it adds to the part of the
- * others, until they are told (ps_shm.unshared).
+ * us, and what we unshared.
  */
 static u64 own_copies(struct pswap *ps)
 {
@@ -55,10 +54,23 @@ static u64 own_copies(struct pswap *ps)
 	return (all > ours ? all - ours : 0) + relaxed_load(&ps->cow.unshared);
 }
 
-/* Pages that other members have said to have copied, in all. */
-static u64 copied_by_others(struct pswap *ps)
+/* Bytes that other members have said to have left to the rest, in all. */
+static u64 shifted_by_others(struct pswap *ps)
 {
-	return ps->shm ? relaxed_load(&ps->shm->unshared) - relaxed_load(&ps->unshared_ours) : 0;
+	return ps->shm ? relaxed_load(&ps->shm->shifted) - relaxed_load(&ps->shifted_ours) : 0;
+}
+
+/* Tells the others what is theirs alone now, which they would learn from the kernel only when they ask:
+ * `bytes` in all since we asked. */
+static void tell(struct pswap *ps, s64 bytes)
+{
+	s64 told = relaxed_load(&ps->shifted_since);
+
+	if (!ps->shm || bytes <= told ||
+	    !atomic_compare_exchange_strong(&ps->shifted_since, &told, bytes))
+		return;
+	relaxed_add(&ps->shm->shifted, (u64)(bytes - told));
+	relaxed_add(&ps->shifted_ours, (u64)(bytes - told));
 }
 
 /* Asks the kernel. */
@@ -86,8 +98,9 @@ s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
 {
 	u64 start = ps_now_ns(), due = relaxed_load(&ps->rollup_due_ns), faults = own_copies(ps);
 	u32 epoch = ps->shm ? relaxed_load(&ps->shm->epoch) : 0;
-	s64 discount = relaxed_load(&ps->shared_discount), copied, then = relaxed_load(&ps->shared_rss);
-	u64 theirs = copied_by_others(ps), pages;
+	s64 discount = relaxed_load(&ps->shared_discount), was = discount, copied, ours;
+	s64 then = relaxed_load(&ps->shared_rss);
+	u64 theirs = shifted_by_others(ps);
 	bool much = false;
 
 	relaxed_store(&ps->cow.faults, faults);
@@ -95,9 +108,14 @@ s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
 		much = then - rss > then / 8;
 		discount = (s64)((double)discount * (double)rss / (double)then);
 	}
-	pages = faults - relaxed_load(&ps->shared_faults);
-	/* Of what another copied, its half is ours alone now. */
-	copied = (s64)(pages + (theirs - relaxed_load(&ps->unshared_seen)) / 2) << PAGE_SHIFT;
+	ours = (s64)(faults - relaxed_load(&ps->shared_faults)) << PAGE_SHIFT;
+	/* Of a page that we copy, or give up, our half goes to the other. */
+	tell(ps, MIN(MAX(ours, 0) / 2 + was - discount, was));
+	/* Of a page that two have, half is new to us; of one that more have, more. */
+	ours = MAX(ours, 0);
+	ours = MAX(ours / 2, (s64)((double)ours * (double)was / (double)MAX(then, 1)));
+	copied = ours + (s64)(theirs - relaxed_load(&ps->shifted_seen)) /
+					MAX((s64)relaxed_load(&ps->nr_others), 1);
 	copied = MIN(MAX(copied, 0), discount);
 	/* Who ended may still be giving its memory back. */
 	if (epoch != relaxed_load(&ps->shared_epoch))
@@ -110,11 +128,8 @@ s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
 	relaxed_store(&ps->shared_epoch, epoch);
 	look(ps, rss);
 	relaxed_store(&ps->shared_faults, faults);
-	relaxed_store(&ps->unshared_seen, theirs);
-	if (ps->shm) {
-		relaxed_add(&ps->shm->unshared, pages);
-		relaxed_add(&ps->unshared_ours, pages);
-	}
+	relaxed_store(&ps->shifted_seen, theirs);
+	relaxed_store(&ps->shifted_since, 0);
 	due = ps_now_ns() - start;
 	relaxed_store(&ps->rollup_due_ns, start + due + MAX(ROLLUP_NS, due * ROLLUP_COST));
 	relaxed_store(&ps->rollup_soon_ns, start + due + MAX(SOON_NS, due * SOON_COST));
@@ -134,7 +149,8 @@ void account_forked(struct pswap *ps, s64 rss)
 		relaxed_store(&ps->shared_discount, rss - ours / 2);
 		relaxed_store(&ps->shared_rss, rss);
 		relaxed_store(&ps->shared_faults, own_copies(ps));
-		relaxed_store(&ps->unshared_seen, copied_by_others(ps));
+		relaxed_store(&ps->shifted_seen, shifted_by_others(ps));
+		relaxed_store(&ps->shifted_since, 0);
 		relaxed_store(&ps->footprint, ours / 2);
 		relaxed_store(&ps->stat->footprint_bytes, (u64)ours / 2);
 		relaxed_store(&ps->stat->measured_bytes, (u64)ours / 2);

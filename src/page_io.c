@@ -74,6 +74,11 @@ static int choose_area(struct ps_ctx *ctx, struct frame *f, unsigned n, bool for
 	*first = 0;
 	if (ps->ram_area != 0)
 		return 0;
+	/* The other process has the page still: compressed, ours would be more than there was before. */
+	if (f && f->copies && ps->nr_stores > 1) {
+		*first = 1;
+		return 0;
+	}
 	for (unsigned k = 0; seen < 4; seen++, k += MAX(n / 4, 1U)) {
 		unsigned c;
 

@@ -305,17 +305,18 @@ static unsigned take_once(struct take *t)
 }
 
 /* Pages that a fork left shared become ours alone: each run of pages that we know to be there, so
- * that no fault of ours waits for a handler. */
-static void unshare_pages(struct extent *e)
+ * that no fault of ours waits for a handler. Returns how many were copied for it. */
+static unsigned unshare_pages(struct extent *e)
 {
 	struct pswap *ps = e->mm->ps;
 	u64 shared[PTRS_PER_PMD / 64];
+	unsigned copies = 0;
 
 	/* Those that others have too are copied by this. */
 	if (ps->cfg.foreign_program && pages_shared(ps, e->addr, shared) == 0)
 		for (unsigned w = 0; w < PTRS_PER_PMD / 64; w++)
-			relaxed_add(&ps->cow.unshared,
-				    (u64)__builtin_popcountll(shared[w] & e->present[w]));
+			copies += __builtin_popcountll(shared[w] & e->present[w]);
+	relaxed_add(&ps->cow.unshared, copies);
 	for (unsigned i = 0; i < PTRS_PER_PMD;) {
 		unsigned n = 0;
 
@@ -328,6 +329,7 @@ static void unshare_pages(struct extent *e)
 		}
 		i += n + 1;
 	}
+	return copies;
 }
 
 static unsigned take_with_frame(struct ps_ctx *ctx, struct extent *e, bool final, bool *shared,
@@ -357,7 +359,7 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 {
 	struct pswap *ps = ctx->ps;
 	bool shared = false, again = false, worker = ctx->id >= PS_MAX_HANDLERS;
-	unsigned n = 0;
+	unsigned n = 0, copies = 0;
 
 	if (e->mm->foreign || reclaim_is_off(ps) ||
 	    (!ps->caps.move && ps->cfg.foreign_program))
@@ -377,6 +379,7 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		n = take_with_frame(ctx, e, attempt, &shared, &again);
 		relaxed_store(&e->for_worker, shared && !worker);
 		if (n) {
+			e->frame->copies = copies > n / 2;
 			learn_out(ctx, e);
 			folio_deactivate(&ps->lru, &e->folio);
 		} else if (!again && (!shared || attempt)) {
@@ -392,7 +395,7 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 			break;
 		if (ps->cfg.foreign_program && !is_control(ctx))
 			ps_rwlock_read_unlock(&ps->freeze);
-		unshare_pages(e);
+		copies = unshare_pages(e);
 		if (ps->cfg.foreign_program && !is_control(ctx))
 			ps_rwlock_read_lock(&ps->freeze);
 	}

@@ -109,7 +109,7 @@ struct ps_shm {
 	u32 pid_ns;		/* of `pswap run` */
 	_Atomic u64 others_bytes; /* of processes of the tree that are no members */
 	_Atomic u32 epoch; /* members that ended: who shared pages with them counts more now */
-	_Atomic u64 unshared; /* pages of which members have copies of their own since a fork */
+	_Atomic u64 shifted; /* bytes of shared memory that members have left to the others, since a fork */
 	_Atomic u32 nr_members; /* slots ever used; scan this many */
 	_Atomic u64 peak_footprint_bytes; /* largest sum, as measured, seen by any member or the parent */
 	_Atomic u64 peak_pool_bytes;

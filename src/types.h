@@ -134,6 +134,7 @@ struct frame {
 	u16 nr_pages; /* pages that were moved in */
 	u16 nr_live;  /* ptes that are PTE_CACHED here; extent.lock */
 	bool huge;   /* one huge page: read it in place */
+	bool copies; /* most were copied out of memory that a fork left shared */
 };
 
 #define BLOCK_PAGES 16U /* 64 KiB, the unit of order 4 */
@@ -404,7 +405,9 @@ struct pswap {
 	_Atomic s64 shared_discount; /* bytes resident here that others pay for, */
 	_Atomic s64 shared_rss;	     /* of so many */
 	_Atomic u64 shared_faults; /* faults of the program, and pages unshared, when that was asked for */
-	_Atomic u64 unshared_ours, unshared_seen; /* of ps_shm.unshared: ours; the others', at that time */
+	_Atomic u64 shifted_ours, shifted_seen; /* of ps_shm.shifted: ours; the others', at that time */
+	_Atomic s64 shifted_since; /* what we told since then */
+	_Atomic u32 nr_others;	   /* living members, about, that may share memory with us */
 	_Atomic u32 shared_epoch, rollup_busy;
 	_Atomic u64 rollup_due_ns, rollup_soon_ns, shared_unsure_ns;
 	int stat_fd;		     /* /proc/PID/stat of the program, or -1 */
