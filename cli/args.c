@@ -141,6 +141,8 @@ static _Noreturn void bad_option(const struct argp *argp, const char *name, cons
 		if (!shown(o) || n >= sizeof(all) - sizeof(one) - 2)
 			continue;
 		option_text(o, false, one, sizeof(one));
+		if (!*one)
+			continue;
 		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", n ? ", " : "", one);
 	}
 	cli_fail("%s: unknown option '%s'; there are: %s, --help", name, word, all);

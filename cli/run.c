@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,21 @@ static u64 limit_of(const char *text, bool verbose)
 	return v;
 }
 
+/* A directory, or a file that is to be made in one. */
+static void check_place(const char *text, const char *path)
+{
+	char *copy = strdup(path);
+	struct stat st;
+
+	if (!copy)
+		cli_fail("run: out of memory");
+	if (stat(path, &st) || !S_ISDIR(st.st_mode))
+		path = dirname(copy);
+	if (access(path, W_OK | X_OK))
+		cli_fail("run: --store '%s': %s: %s", text, path, strerror(errno));
+	free(copy);
+}
+
 /* The specification with everything filled in that its defaults leave open. */
 static const char *store_of(const char *text, u64 limit)
 {
@@ -160,6 +176,7 @@ static const char *store_of(const char *text, u64 limit)
 				 text);
 	} else {
 		dir = spec.path;
+		check_place(text, dir);
 		if (limit_is_tmpfs(dir))
 			cli_warn("run: --store '%s': that is in memory, so it does not help", text);
 	}

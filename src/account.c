@@ -102,7 +102,7 @@ static void share_of_tree(struct pswap *ps)
 	}
 	relaxed_store(&ps->nr_others, alive);
 	stat_peak(&shm->peak_footprint_bytes, measured + relaxed_load(&ps->stat->measured_bytes));
-	floor = MAX(limit / (4 * (alive + 1)), MIN(MiB(8), limit / 2));
+	floor = MAX(limit / (4 * (alive + 1)), MIN(MiB(4), limit / 2));
 	/* Pages shared after a fork become one's own by a mere write, which asks nobody: room for a part. Not
 	 * for so many that both sides begin to page out, because that takes copies too. */
 	if (relaxed_load(&ps->forked) && (!relaxed_load(&ps->cow.on) || relaxed_load(&ps->cow.again)))

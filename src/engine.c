@@ -85,6 +85,8 @@ static struct store *open_file(struct pswap *ps, const struct store_spec *spec, 
 static int open_stores(struct pswap *ps, const struct store_spec *specs, unsigned n,
 		       const char *dir, char *msg, size_t size)
 {
+	unsigned at;
+
 	ps->ram_area = PS_MAX_STORES;
 	for (unsigned i = 0; i < n; i++) {
 		struct store *st;
@@ -92,21 +94,27 @@ static int open_stores(struct pswap *ps, const struct store_spec *specs, unsigne
 
 		st = specs[i].kind == STORE_RAM ? open_ram(ps, &specs[i], &err) :
 						  open_file(ps, &specs[i], dir, &err);
+		/* A program that may not write files (ulimit -f) has the pool still. */
+		if (!st && ps->cfg.foreign_program && ps->nr_stores && specs[i].kind == STORE_FILE) {
+			ps_log("store %u (file) cannot be opened: going on without it", (u64)i + 1);
+			continue;
+		}
 		if (!st) {
 			ps_format(msg, size, "store %u (%s) cannot be opened: error %d", (u64)i + 1,
 				  specs[i].kind == STORE_RAM ? "ram" : "file", (s64)-err);
 			return err;
 		}
-		ps->stores[ps->nr_stores++] = st;
+		at = ps->nr_stores++;
+		ps->stores[at] = st;
 		err = swapfile_add_area(&ps->swap, st);
 		if (err) {
 			ps_format(msg, size, "no memory for the tables of store %u", (u64)i + 1);
 			return err;
 		}
 		if (specs[i].kind == STORE_RAM && ps->ram_area == PS_MAX_STORES)
-			ps->ram_area = i;
-		memcpy(ps->stat->stores[i].name, st->name, sizeof(st->name));
-		relaxed_store(&ps->stat->nr_stores, i + 1);
+			ps->ram_area = at;
+		memcpy(ps->stat->stores[at].name, st->name, sizeof(st->name));
+		relaxed_store(&ps->stat->nr_stores, at + 1);
 	}
 	return 0;
 }

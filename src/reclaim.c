@@ -21,7 +21,7 @@
 #define STUCK_NS 5000000000ULL	     /* a throttled thread waits no longer without progress */
 #define EMPTY_PASSES 8		     /* workers' vain passes after which nothing is to be had */
 #define EMPTY_NS 200000000ULL	     /* and for how long */
-#define SLOW_NS 10000000LL
+#define SLOW_NS 1000000LL	     /* ... but a little: more is no help, and the program a crawl */
 #define GIVE_UP_NS 1000000000ULL     /* then nobody waits for so long */
 #define SAMPLE_AGE_NS 1000000ULL     /* how old a look at the footprint may be */
 #define IDLE_NS 100000000LL
