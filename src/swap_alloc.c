@@ -79,10 +79,30 @@ void swap_cluster_put(struct swap_info *si, struct swap_cluster_info *ci, unsign
 	ps_assert(ci->count >= nr);
 	ci->count -= nr;
 	relaxed_sub(&si->slots_used, nr);
+	if (!ci->count) {
+		ci->in_map = false;
+		ci->byte = 0;
+	}
 	cluster_move(si, ci, ci->count ? SWAP_LIST_NONFULL + ci->order_index : SWAP_LIST_FREE);
 }
 
 /* ---- inside one cluster ---- */
+
+u8 *swap_map_materialise(struct swap_info *si, struct swap_cluster_info *ci)
+{
+	u8 *map = swap_cluster_map(si, ci);
+
+	ps_debug_assert(ps_mutex_is_locked(&ci->lock));
+	if (ci->in_map)
+		return map;
+	memset(map, ci->byte, SWAPFILE_CLUSTER);
+	ci->in_map = true;
+	if (!ci->map_used) {
+		ci->map_used = true;
+		relaxed_add(&si->nr_map_used, 1);
+	}
+	return map;
+}
 
 static unsigned find_free_slot(const u8 *map, unsigned from)
 {
@@ -116,12 +136,26 @@ unsigned swap_find_free(const u8 *map, unsigned from, unsigned order)
 	return SWAPFILE_CLUSTER;
 }
 
+/* The same for any cluster: of a uniform one all slots are free or none. */
+static unsigned cluster_find_free(struct swap_info *si, struct swap_cluster_info *ci, unsigned from,
+				  unsigned order)
+{
+	if (ci->in_map)
+		return swap_find_free(swap_cluster_map(si, ci), from, order);
+	return ci->byte ? SWAPFILE_CLUSTER : ALIGN_UP(from, 1U << order);
+}
+
 /* New slots: no reference yet, and the allocator's caller owns the data. */
-static void take_run(struct alloc *a, u64 slot)
+static void take_run(struct alloc *a, struct swap_cluster_info *ci, u64 slot)
 {
 	unsigned size = 1U << a->order;
 
-	memset(a->si->swap_map + slot, SWAP_HAS_CACHE, size);
+	/* A whole cluster was free, so it is uniform and stays so. */
+	if (size == SWAPFILE_CLUSTER)
+		ci->byte = SWAP_HAS_CACHE;
+	else
+		memset(swap_map_materialise(a->si, ci) + slot % SWAPFILE_CLUSTER, SWAP_HAS_CACHE,
+		       size);
 	if (!a->expand)
 		size = 1;
 	for (unsigned i = 0; i < size; i++)
@@ -141,10 +175,10 @@ static unsigned cluster_alloc(struct alloc *a, struct swap_cluster_info *ci, uns
 	bool whole = from == 0;
 
 	while (a->got < a->want) {
-		from = swap_find_free(si->swap_map + first, from, a->order);
+		from = cluster_find_free(si, ci, from, a->order);
 		if (from >= SWAPFILE_CLUSTER)
 			break;
-		take_run(a, first + from);
+		take_run(a, ci, first + from);
 		from += size;
 	}
 	taken = (a->got - had) * size;
