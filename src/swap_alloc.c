@@ -32,15 +32,19 @@ struct alloc {
 
 /* ---- lists ---- */
 
+/* Nobody looks for a full cluster, so those are only counted: with links, a free would write to
+ * both neighbours on the list, which may be anywhere. */
 static void list_unlink(struct swap_info *si, struct swap_cluster_info *ci)
 {
 	struct swap_cluster_list *l = &si->lists[ci->list];
 
 	if (ci->list == SWAP_LIST_NONE)
 		return;
+	l->nr--;
+	if (ci->list == SWAP_LIST_FULL)
+		return;
 	*(ci->prev ? &ci->prev->next : &l->first) = ci->next;
 	*(ci->next ? &ci->next->prev : &l->last) = ci->prev;
-	l->nr--;
 }
 
 static void list_link(struct swap_info *si, struct swap_cluster_info *ci, enum swap_list list)
@@ -49,6 +53,10 @@ static void list_link(struct swap_info *si, struct swap_cluster_info *ci, enum s
 
 	ci->list = list;
 	l->nr++;
+	if (list == SWAP_LIST_FULL) {
+		ci->next = ci->prev = NULL;
+		return;
+	}
 	if (list == SWAP_LIST_FREE) {
 		ci->prev = NULL;
 		ci->next = l->first;

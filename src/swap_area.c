@@ -319,13 +319,14 @@ static const char *check_cluster(struct swap_info *si, struct swap_cluster_info 
 	return NULL;
 }
 
-static const char *check_lists(struct swap_info *si)
+/* full: clusters that say they are on the full list. */
+static const char *check_lists(struct swap_info *si, u64 full)
 {
 	u64 listed = 0;
 
 	for (unsigned l = 0; l < SWAP_NR_LISTS; l++) {
 		struct swap_cluster_info *prev = NULL;
-		u64 nr = 0;
+		u64 nr = l == SWAP_LIST_FULL ? full : 0;
 
 		for (struct swap_cluster_info *ci = si->lists[l].first; ci; ci = ci->next) {
 			if (ci->list != l)
@@ -365,7 +366,7 @@ const char *swapfile_check(struct swapfile *sf)
 	for (unsigned i = 0; i < sf->nr_areas; i++) {
 		struct swap_info *si = sf->areas[i];
 		const char *wrong;
-		u64 total = 0, tables = 0, map_used = 0;
+		u64 total = 0, tables = 0, map_used = 0, full = 0;
 
 		if (si->type != i)
 			return "area does not know its number";
@@ -381,6 +382,7 @@ const char *swapfile_check(struct swapfile *sf)
 				return "overflow table without need, or none with need";
 			tables += si->clusters[c].cont != NULL;
 			map_used += si->clusters[c].map_used;
+			full += si->clusters[c].list == SWAP_LIST_FULL;
 		}
 		if (total != relaxed_load(&si->slots_used))
 			return "slots in use differ from the maps";
@@ -388,7 +390,7 @@ const char *swapfile_check(struct swapfile *sf)
 			return "number of overflow tables is wrong";
 		if (map_used != relaxed_load(&si->nr_map_used))
 			return "number of clusters that used the map is wrong";
-		wrong = check_lists(si);
+		wrong = check_lists(si, full);
 		if (wrong)
 			return wrong;
 		if (!check_cpus(si))

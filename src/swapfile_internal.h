@@ -21,7 +21,7 @@
  * exactly one list, decided by its contents alone.
  *
  *      count == 0          FREE     (or, never used so far: no list, index >= nr_touched)
- *      count == 512        FULL
+ *      count == 512        FULL     (a number; no links)
  *      otherwise           NONFULL of its order, or FRAG once a look through all of it found no
  *                          free aligned run of 16; a freed slot brings it back to NONFULL
  */
@@ -67,7 +67,7 @@ struct swap_cluster_info {
 _Static_assert(sizeof(struct swap_cluster_info) == PS_CACHELINE, "one line for a cluster");
 
 struct swap_cluster_list {
-	struct swap_cluster_info *first, *last;
+	struct swap_cluster_info *first, *last; /* none of the full list */
 	u64 nr;
 };
 

@@ -459,6 +459,7 @@ static void test_check_finds(void **state)
 {
 	struct swap_info *si;
 	struct swap_cluster_info *c, *full, *empty, *single;
+	struct swap_cluster_list *free;
 	swp_entry_t e = swapped(C), f, g;
 	u8 *map;
 
@@ -476,6 +477,7 @@ static void test_check_finds(void **state)
 	full = swap_cluster(si, swp_offset(e));
 	empty = swap_cluster(si, swp_offset(g));
 	map = swap_cluster_map(si, c);
+	free = &si->lists[SWAP_LIST_FREE];
 	check_ok();
 
 	EXPECT_WRONG(map[100] = 1, map[100] = 0, "cluster count");
@@ -503,17 +505,18 @@ static void test_check_finds(void **state)
 		     full->list = SWAP_LIST_FULL, "between");
 	EXPECT_WRONG(empty->list = SWAP_LIST_NONFULL + empty->order_index,
 		     empty->list = SWAP_LIST_FREE, "between");
-	EXPECT_WRONG(si->lists[SWAP_LIST_FULL].first = c, si->lists[SWAP_LIST_FULL].first = full,
-		     "does not name");
+	EXPECT_WRONG(free->first = c, free->first = empty, "does not name");
 	EXPECT_WRONG(c->prev = full, c->prev = NULL, "links");
 	EXPECT_WRONG(c->next = c; c->prev = NULL, c->next = NULL, "li");
-	EXPECT_WRONG(si->lists[SWAP_LIST_FULL].last = NULL, si->lists[SWAP_LIST_FULL].last = full,
-		     "last");
-	EXPECT_WRONG(si->lists[SWAP_LIST_FULL].nr++, si->lists[SWAP_LIST_FULL].nr--, "length");
-	EXPECT_WRONG(si->lists[SWAP_LIST_FULL] = (struct swap_cluster_list){ 0 },
-		     si->lists[SWAP_LIST_FULL] =
-			     ((struct swap_cluster_list){ .first = full, .last = full, .nr = 1 }),
+	EXPECT_WRONG(free->last = NULL, free->last = empty, "last");
+	EXPECT_WRONG(free->nr++, free->nr--, "length");
+	EXPECT_WRONG(*free = (struct swap_cluster_list){ 0 },
+		     *free = ((struct swap_cluster_list){ .first = empty, .last = empty, .nr = 1 }),
 		     "no list");
+	/* The full list is a number. */
+	EXPECT_WRONG(si->lists[SWAP_LIST_FULL].nr++, si->lists[SWAP_LIST_FULL].nr--, "length");
+	EXPECT_WRONG(si->lists[SWAP_LIST_FULL].first = full, si->lists[SWAP_LIST_FULL].first = NULL,
+		     "l");
 	EXPECT_WRONG(si->slots_used++, si->slots_used--, "slots in use");
 	EXPECT_WRONG(si->nr_cont_tables++, si->nr_cont_tables--, "overflow tables");
 	EXPECT_WRONG(si->type = 1, si->type = 0, "number");
