@@ -15,7 +15,7 @@
 #define PURGE_BATCH 32	  /* segments returned in one call, 25 to 50 us each */
 #define PICK_BATCH 65536  /* segments looked at in one call */
 #define EMPTY_BATCH 16384 /* cluster records looked at for descriptors to give back */
-#define GIVE_MAX 64	  /* neighbouring descriptor pages given back by one call */
+#define GIVE_MAX 256	  /* neighbouring descriptor pages given back by one call */
 #define SLACK_PAGES 256	  /* unused descriptor pages that are left alone */
 
 /*
@@ -83,7 +83,8 @@ static void give_descs(struct ram_store *rs, u64 max)
 {
 	u64 end = relaxed_load(&rs->cluster_end), left = MIN(max, end);
 
-	while (left) {
+	/* Not one record is looked at when there is nothing to give. */
+	while (left && relaxed_load(&rs->desc_pages) > relaxed_load(&rs->live_clusters)) {
 		u64 n;
 
 		if (rs->next_empty >= end)
@@ -366,7 +367,7 @@ void ram_purge(struct store *st)
 const char *store_ram_check(struct store *st)
 {
 	struct ram_store *rs = to_ram(st);
-	u64 live_clusters = 0, used = 0, in_segs = 0;
+	u64 live_clusters = 0, desc_pages = 0, used = 0, in_segs = 0;
 
 	for (u64 i = 0; i < rs->nr_clusters; i++) {
 		struct ram_cluster *c = &rs->clusters[i];
@@ -399,6 +400,7 @@ const char *store_ram_check(struct store *st)
 			else if (c->nr_parts != CLUSTER_SCATTERED)
 				return "a segment is missing in its cluster's record";
 		}
+		desc_pages += gen != 0;
 		if (live != relaxed_load(&c->live))
 			return "the live count of a cluster is wrong";
 		for (unsigned k = 0; c->nr_parts != CLUSTER_SCATTERED && k < c->nr_parts; k++)
@@ -410,6 +412,8 @@ const char *store_ram_check(struct store *st)
 		in_segs += SEG_LIVE(relaxed_load(&rs->segs[i].refs));
 	if (live_clusters != relaxed_load(&rs->live_clusters))
 		return "the number of live clusters is wrong";
+	if (desc_pages != relaxed_load(&rs->desc_pages))
+		return "the number of descriptor pages is wrong";
 	if (used != relaxed_load(&rs->used_bytes))
 		return "used_bytes is wrong";
 	if (used != in_segs)
