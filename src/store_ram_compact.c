@@ -49,8 +49,8 @@ static void trim_workers(struct ram_store *rs, bool now)
 	}
 }
 
-/* Descriptor pages of up to GIVE_MAX empty clusters from first on; returns how many clusters were
- * looked at. */
+/* Descriptor pages of up to GIVE_MAX clusters that do not use them, from first on; returns how many
+ * clusters were looked at. */
 static u64 give_run(struct ram_store *rs, u64 first, u64 end)
 {
 	u64 n = 0;
@@ -59,9 +59,9 @@ static u64 give_run(struct ram_store *rs, u64 first, u64 end)
 	for (u64 i = first; i < end; i++, n++) {
 		struct ram_cluster *c = &rs->clusters[i];
 
-		if (!relaxed_load(&c->gen) || relaxed_load(&c->live) || !ps_mutex_trylock(&c->lock))
+		if (!descs_idle(c) || !ps_mutex_trylock(&c->lock))
 			break;
-		if (!relaxed_load(&c->gen) || relaxed_load(&c->live)) {
+		if (!descs_idle(c)) {
 			ps_mutex_unlock(&c->lock);
 			break;
 		}
@@ -375,10 +375,13 @@ const char *store_ram_check(struct store *st)
 		u32 bytes[CLUSTER_PARTS] = { 0 };
 		unsigned live = 0;
 		u8 gen = relaxed_load(&c->gen);
+		bool uniform = relaxed_load(&c->uniform);
 
 		if (ps_mutex_is_locked(&c->lock))
 			return "a cluster is locked";
-		if (!gen && (relaxed_load(&c->live) || c->nr_parts))
+		if (uniform && (relaxed_load(&c->live) != CLUSTER_SLOTS || c->nr_parts))
+			return "a uniform cluster is not whole";
+		if (!gen && !uniform && (relaxed_load(&c->live) || c->nr_parts))
 			return "a cluster without descriptors has data";
 		for (unsigned j = 0; gen && j < CLUSTER_SLOTS; j++) {
 			u64 d = relaxed_load(&descs[j]);
@@ -386,6 +389,8 @@ const char *store_ram_check(struct store *st)
 
 			if (!desc_live(d, gen))
 				continue;
+			if (uniform)
+				return "a uniform cluster has descriptors";
 			live++;
 			if (desc_kind(d) == DESC_SAME)
 				continue;
@@ -401,7 +406,7 @@ const char *store_ram_check(struct store *st)
 				return "a segment is missing in its cluster's record";
 		}
 		desc_pages += gen != 0;
-		if (live != relaxed_load(&c->live))
+		if (live != (uniform ? 0 : relaxed_load(&c->live)))
 			return "the live count of a cluster is wrong";
 		for (unsigned k = 0; c->nr_parts != CLUSTER_SCATTERED && k < c->nr_parts; k++)
 			if (bytes[k] != c->part[k].bytes)
