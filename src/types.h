@@ -166,7 +166,7 @@ struct extent {
 	_Atomic bool spare; /* workingset.h: one more second chance */
 	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
 	_Atomic bool for_worker; /* has pages that are shared or pinned: not for handlers to take out */
-	struct folio folio; /* its first half is the end of the line */
+	struct folio folio; /* its first 8 bytes end the line */
 
 	u64 present[PTRS_PER_PMD / 64]; /* resident pages: exact for memory of the API, in run mode
 					 * what we know of */
