@@ -305,10 +305,18 @@ static struct swap_cluster_info *cluster_pick(struct swap_info *si, unsigned ord
 	}
 }
 
+/* Another thread may take its lock from here, so the cluster's first use is to be seen before (the
+ * lock's rank is set then). */
+static void set_current(_Atomic u64 *current, u64 cluster, unsigned next)
+{
+	atomic_store_explicit(current, next < SWAPFILE_CLUSTER ? CURRENT(cluster, next) : 0,
+			      memory_order_release);
+}
+
 /* Goes on in the CPU's current cluster, if it is still of that order or empty. */
 static void alloc_current(struct alloc *a, _Atomic u64 *current)
 {
-	u64 cur = relaxed_load(current);
+	u64 cur = atomic_load_explicit(current, memory_order_acquire);
 	struct swap_cluster_info *ci;
 	unsigned next = cur & 0xffff;
 	u64 cluster = (cur >> 16) - 1;
@@ -325,7 +333,7 @@ static void alloc_current(struct alloc *a, _Atomic u64 *current)
 	else
 		next = SWAPFILE_CLUSTER;
 	ps_mutex_unlock(&ci->lock);
-	relaxed_store(current, next < SWAPFILE_CLUSTER ? CURRENT(cluster, next) : 0);
+	set_current(current, cluster, next);
 }
 
 /* Up to `want` runs of one order from one area; entries go to out[]. Returns how many were had. */
@@ -351,8 +359,7 @@ static unsigned area_alloc(struct swap_info *si, unsigned cpu, unsigned order_in
 			break;
 		next = cluster_alloc(&a, ci, 0);
 		ps_mutex_unlock(&ci->lock);
-		relaxed_store(current,
-			      next < SWAPFILE_CLUSTER ? CURRENT(ci - si->clusters, next) : 0);
+		set_current(current, (u64)(ci - si->clusters), next);
 	}
 	return a.got;
 }
