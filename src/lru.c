@@ -175,7 +175,9 @@ void folio_del_lru(struct folio *f)
 {
 	struct lruvec *vec;
 
-	atomic_store(&f->want, LRU_NONE);
+	/* Often it is on no list: one barrier less. */
+	if (atomic_load(&f->want) != LRU_NONE)
+		atomic_store(&f->want, LRU_NONE);
 	/* A move that still saw the old want has not come to its end: pending is not 0 yet. */
 	if (!atomic_load(&f->pending) && atomic_load(&f->list) == LRU_NONE)
 		return;

@@ -17,16 +17,24 @@ static inline u64 desc_load(struct ram_store *rs, u64 slot)
 	return atomic_load_explicit(&rs->descs[slot], memory_order_seq_cst);
 }
 
-/* First write to a cluster, or first since its descriptors were given back. Lock held. */
+static void record_touch(struct ram_store *rs, u64 cluster)
+{
+	u64 page = cluster / (PAGE_SIZE / sizeof(struct ram_cluster)), bit = 1ULL << page % 64;
+	_Atomic u64 *word = &rs->touched[page / 64];
+
+	if (!(relaxed_load(word) & bit) && !(atomic_fetch_or(word, bit) & bit))
+		relaxed_add(&rs->record_pages, 1);
+}
+
+/* Descriptors of a cluster are to be written for the first time, or for the first since they were
+ * given back. Lock held. */
 static void cluster_touch(struct ram_store *rs, u64 cluster)
 {
-	u64 page = cluster / (PAGE_SIZE / sizeof(struct ram_cluster));
 	u64 end = relaxed_load(&rs->cluster_end);
 
 	relaxed_store(&rs->clusters[cluster].gen, 1);
 	relaxed_add(&rs->desc_pages, 1);
-	if (!(atomic_fetch_or(&rs->touched[page / 64], 1ULL << page % 64) >> page % 64 & 1))
-		relaxed_add(&rs->record_pages, 1);
+	record_touch(rs, cluster);
 	while (end < cluster + 1 &&
 	       !atomic_compare_exchange_weak(&rs->cluster_end, &end, cluster + 1))
 		;
@@ -105,6 +113,53 @@ static void cluster_set_live(struct ram_store *rs, struct ram_cluster *c, unsign
 	}
 }
 
+/* The n descriptors of what was written to one cluster: its whole, filled with one word? */
+static bool is_uniform(const u64 *descs, unsigned n)
+{
+	if (n < CLUSTER_SLOTS || desc_kind(descs[0]) != DESC_SAME)
+		return false;
+	for (unsigned i = 1; i < n; i++)
+		if (descs[i] != descs[0])
+			return false;
+	return true;
+}
+
+/* False: the cluster has data, which is to be overwritten slot by slot. */
+static bool publish_uniform(struct ram_store *rs, u64 cluster, u32 word)
+{
+	struct ram_cluster *c = &rs->clusters[cluster];
+
+	ps_mutex_lock(&c->lock);
+	if (relaxed_load(&c->live)) {
+		ps_mutex_unlock(&c->lock);
+		return false;
+	}
+	record_touch(rs, cluster);
+	relaxed_store(&c->live, CLUSTER_SLOTS);
+	/* Whoever reads a slot of it is told of the slot later than this. */
+	relaxed_store(&c->uniform, CLUSTER_UNIFORM | word);
+	ps_mutex_unlock(&c->lock);
+	return true;
+}
+
+/* A uniform cluster gets descriptors. Lock held. */
+static void uniform_end(struct ram_store *rs, u64 cluster)
+{
+	struct ram_cluster *c = &rs->clusters[cluster];
+	u64 uniform = relaxed_load(&c->uniform), desc;
+
+	if (likely(!uniform))
+		return;
+	if (!cluster_gen(c))
+		cluster_touch(rs, cluster);
+	desc = desc_same((u32)uniform) | (u64)cluster_gen(c) << DESC_GEN_SHIFT;
+	for (unsigned i = 0; i < CLUSTER_SLOTS; i++)
+		relaxed_store(&rs->descs[(cluster << CLUSTER_SHIFT) + i], desc);
+	relaxed_add(&rs->live_clusters, 1);
+	/* A reader that finds the word gone finds the descriptors. */
+	atomic_store_explicit(&c->uniform, 0, memory_order_release);
+}
+
 /* Makes n freshly written slots of one cluster visible; their `bytes` are in segment seg. */
 static void publish(struct ram_store *rs, const u64 *slots, const u64 *descs, unsigned n, u32 seg,
 		    u32 bytes)
@@ -117,9 +172,12 @@ static void publish(struct ram_store *rs, const u64 *slots, const u64 *descs, un
 
 	if (!n)
 		return;
+	if (is_uniform(descs, n) && publish_uniform(rs, cluster, (u32)(descs[0] >> 32)))
+		return;
 	if (bytes)
 		seg_get(rs, seg, bytes);
 	ps_mutex_lock(&c->lock);
+	uniform_end(rs, cluster);
 	if (unlikely(!cluster_gen(c)))
 		cluster_touch(rs, cluster);
 	gen = cluster_gen(c);
@@ -268,9 +326,14 @@ static int ram_read(struct store *st, unsigned worker, const u64 *slots, void *c
 	atomic_store_explicit(&w->seq, seq + 1, memory_order_seq_cst);
 	for (i = 0; i < nr && !e; i++) {
 		struct ram_cluster *c = &rs->clusters[slots[i] >> CLUSTER_SHIFT];
-		u64 d;
+		u64 uniform, d;
 
 		ps_assert(slots[i] < st->nr_slots);
+		uniform = atomic_load_explicit(&c->uniform, memory_order_acquire);
+		if (uniform) {
+			codec_fill(pages[i], (u32)uniform * 0x100000001ULL);
+			continue;
+		}
 		d = desc_load(rs, slots[i]);
 		if (!desc_live(d, cluster_gen(c))) {
 			e = -ENODATA;
@@ -304,6 +367,12 @@ static void ram_invalidate_cluster(struct store *st, u64 cluster)
 	if (!relaxed_load(&c->live))
 		return;
 	ps_mutex_lock(&c->lock);
+	if (relaxed_load(&c->uniform)) {
+		relaxed_store(&c->uniform, 0);
+		relaxed_store(&c->live, 0);
+		ps_mutex_unlock(&c->lock);
+		return;
+	}
 	gen = cluster_gen(c);
 	was.nr_parts = 0;
 	if (unlikely(c->nr_parts == CLUSTER_SCATTERED)) {
@@ -353,6 +422,7 @@ static void invalidate_some(struct ram_store *rs, u64 slot, unsigned nr)
 	if (!relaxed_load(&c->live))
 		return;
 	ps_mutex_lock(&c->lock);
+	uniform_end(rs, slot >> CLUSTER_SHIFT);
 	gen = cluster_gen(c);
 	live = relaxed_load(&c->live);
 	for (unsigned i = 0; i < nr; i++) {

@@ -15,7 +15,7 @@
 #define PURGE_BATCH 32	  /* segments returned in one call, 25 to 50 us each */
 #define PICK_BATCH 65536  /* segments looked at in one call */
 #define EMPTY_BATCH 16384 /* cluster records looked at for descriptors to give back */
-#define GIVE_MAX 64	  /* neighbouring descriptor pages given back by one call */
+#define GIVE_MAX 256	  /* neighbouring descriptor pages given back by one call */
 #define SLACK_PAGES 256	  /* unused descriptor pages that are left alone */
 
 /*
@@ -49,8 +49,8 @@ static void trim_workers(struct ram_store *rs, bool now)
 	}
 }
 
-/* Descriptor pages of up to GIVE_MAX empty clusters from first on; returns how many clusters were
- * looked at. */
+/* Descriptor pages of up to GIVE_MAX clusters that do not use them, from first on; returns how many
+ * clusters were looked at. */
 static u64 give_run(struct ram_store *rs, u64 first, u64 end)
 {
 	u64 n = 0;
@@ -59,9 +59,9 @@ static u64 give_run(struct ram_store *rs, u64 first, u64 end)
 	for (u64 i = first; i < end; i++, n++) {
 		struct ram_cluster *c = &rs->clusters[i];
 
-		if (!relaxed_load(&c->gen) || relaxed_load(&c->live) || !ps_mutex_trylock(&c->lock))
+		if (!descs_idle(c) || !ps_mutex_trylock(&c->lock))
 			break;
-		if (!relaxed_load(&c->gen) || relaxed_load(&c->live)) {
+		if (!descs_idle(c)) {
 			ps_mutex_unlock(&c->lock);
 			break;
 		}
@@ -83,7 +83,8 @@ static void give_descs(struct ram_store *rs, u64 max)
 {
 	u64 end = relaxed_load(&rs->cluster_end), left = MIN(max, end);
 
-	while (left) {
+	/* Not one record is looked at when there is nothing to give. */
+	while (left && relaxed_load(&rs->desc_pages) > relaxed_load(&rs->live_clusters)) {
 		u64 n;
 
 		if (rs->next_empty >= end)
@@ -366,7 +367,7 @@ void ram_purge(struct store *st)
 const char *store_ram_check(struct store *st)
 {
 	struct ram_store *rs = to_ram(st);
-	u64 live_clusters = 0, used = 0, in_segs = 0;
+	u64 live_clusters = 0, desc_pages = 0, used = 0, in_segs = 0;
 
 	for (u64 i = 0; i < rs->nr_clusters; i++) {
 		struct ram_cluster *c = &rs->clusters[i];
@@ -374,10 +375,13 @@ const char *store_ram_check(struct store *st)
 		u32 bytes[CLUSTER_PARTS] = { 0 };
 		unsigned live = 0;
 		u8 gen = relaxed_load(&c->gen);
+		bool uniform = relaxed_load(&c->uniform);
 
 		if (ps_mutex_is_locked(&c->lock))
 			return "a cluster is locked";
-		if (!gen && (relaxed_load(&c->live) || c->nr_parts))
+		if (uniform && (relaxed_load(&c->live) != CLUSTER_SLOTS || c->nr_parts))
+			return "a uniform cluster is not whole";
+		if (!gen && !uniform && (relaxed_load(&c->live) || c->nr_parts))
 			return "a cluster without descriptors has data";
 		for (unsigned j = 0; gen && j < CLUSTER_SLOTS; j++) {
 			u64 d = relaxed_load(&descs[j]);
@@ -385,6 +389,8 @@ const char *store_ram_check(struct store *st)
 
 			if (!desc_live(d, gen))
 				continue;
+			if (uniform)
+				return "a uniform cluster has descriptors";
 			live++;
 			if (desc_kind(d) == DESC_SAME)
 				continue;
@@ -399,7 +405,8 @@ const char *store_ram_check(struct store *st)
 			else if (c->nr_parts != CLUSTER_SCATTERED)
 				return "a segment is missing in its cluster's record";
 		}
-		if (live != relaxed_load(&c->live))
+		desc_pages += gen != 0;
+		if (live != (uniform ? 0 : relaxed_load(&c->live)))
 			return "the live count of a cluster is wrong";
 		for (unsigned k = 0; c->nr_parts != CLUSTER_SCATTERED && k < c->nr_parts; k++)
 			if (bytes[k] != c->part[k].bytes)
@@ -410,6 +417,8 @@ const char *store_ram_check(struct store *st)
 		in_segs += SEG_LIVE(relaxed_load(&rs->segs[i].refs));
 	if (live_clusters != relaxed_load(&rs->live_clusters))
 		return "the number of live clusters is wrong";
+	if (desc_pages != relaxed_load(&rs->desc_pages))
+		return "the number of descriptor pages is wrong";
 	if (used != relaxed_load(&rs->used_bytes))
 		return "used_bytes is wrong";
 	if (used != in_segs)

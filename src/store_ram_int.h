@@ -22,6 +22,10 @@
  * the cluster, so that their counts can be dropped in one step as well.  When more segments than
  * fit have a part in it, the record is *scattered*, and the descriptors are walked after all.
  *
+ * A cluster whose 512 pages are written in one go, all filled with the same 32-bit word, is
+ * *uniform*: the word is in its record, and its descriptors, with the page of memory that they
+ * take, are not used at all.  They are written when a part of the cluster is to change.
+ *
  * Who keeps whom from what:
  *  - The owner of a slot (see store.h) is the only one who reads, writes or invalidates it.  So the
  *    store needs locks only where different slots meet (cluster records, segments), and against
@@ -115,8 +119,9 @@ static inline u32 desc_bytes(u64 d)
 	return desc_kind(d) == DESC_SAME ? 0 : OBJ_SIZE(desc_len(d));
 }
 
-#define CLUSTER_PARTS 7
+#define CLUSTER_PARTS 6
 #define CLUSTER_SCATTERED 0xff /* in nr_parts */
+#define CLUSTER_UNIFORM (1ULL << 32) /* in uniform, over the word */
 
 struct ram_cluster {
 	struct ps_mutex lock;
@@ -126,6 +131,8 @@ struct ram_cluster {
 	struct {
 		u32 seg, bytes;
 	} part[CLUSTER_PARTS];
+	_Atomic u64 uniform; /* CLUSTER_UNIFORM and the word of all its pages, or 0; set by the owner
+			      * of all slots, both changed under the lock */
 };
 #ifndef PS_DEBUG /* where locks have a rank */
 _Static_assert(sizeof(struct ram_cluster) == PS_CACHELINE, "one line for a cluster");
@@ -190,7 +197,8 @@ struct ram_store {
 	_Atomic u32 nr_dead;
 	_Atomic u64 used_bytes, returned_bytes;
 	_Atomic u64 desc_pages, record_pages; /* touched */
-	_Atomic u64 live_clusters, cluster_end; /* end: beyond the highest ever written */
+	_Atomic u64 live_clusters; /* with data that has descriptors */
+	_Atomic u64 cluster_end; /* beyond the highest that ever had descriptors */
 	_Atomic u64 nr_compacted;
 	_Atomic bool pressed; /* a write met max_bytes since the last housekeeping */
 
@@ -198,6 +206,12 @@ struct ram_store {
 	struct compactor comp;
 	u64 next_empty; /* where to look for descriptor pages to give back */
 };
+
+/* Nothing is in the cluster's descriptors, but they have memory. Lock held, or for a guess. */
+static inline bool descs_idle(struct ram_cluster *c)
+{
+	return relaxed_load(&c->gen) && (!relaxed_load(&c->live) || relaxed_load(&c->uniform));
+}
 
 static inline struct ram_store *to_ram(struct store *st)
 {

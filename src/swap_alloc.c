@@ -32,15 +32,19 @@ struct alloc {
 
 /* ---- lists ---- */
 
+/* Nobody looks for a full cluster, so those are only counted: with links, a free would write to
+ * both neighbours on the list, which may be anywhere. */
 static void list_unlink(struct swap_info *si, struct swap_cluster_info *ci)
 {
 	struct swap_cluster_list *l = &si->lists[ci->list];
 
 	if (ci->list == SWAP_LIST_NONE)
 		return;
+	l->nr--;
+	if (ci->list == SWAP_LIST_FULL)
+		return;
 	*(ci->prev ? &ci->prev->next : &l->first) = ci->next;
 	*(ci->next ? &ci->next->prev : &l->last) = ci->prev;
-	l->nr--;
 }
 
 static void list_link(struct swap_info *si, struct swap_cluster_info *ci, enum swap_list list)
@@ -49,6 +53,10 @@ static void list_link(struct swap_info *si, struct swap_cluster_info *ci, enum s
 
 	ci->list = list;
 	l->nr++;
+	if (list == SWAP_LIST_FULL) {
+		ci->next = ci->prev = NULL;
+		return;
+	}
 	if (list == SWAP_LIST_FREE) {
 		ci->prev = NULL;
 		ci->next = l->first;
@@ -79,10 +87,30 @@ void swap_cluster_put(struct swap_info *si, struct swap_cluster_info *ci, unsign
 	ps_assert(ci->count >= nr);
 	ci->count -= nr;
 	relaxed_sub(&si->slots_used, nr);
+	if (!ci->count) {
+		ci->in_map = false;
+		ci->byte = 0;
+	}
 	cluster_move(si, ci, ci->count ? SWAP_LIST_NONFULL + ci->order_index : SWAP_LIST_FREE);
 }
 
 /* ---- inside one cluster ---- */
+
+u8 *swap_map_materialise(struct swap_info *si, struct swap_cluster_info *ci)
+{
+	u8 *map = swap_cluster_map(si, ci);
+
+	ps_debug_assert(ps_mutex_is_locked(&ci->lock));
+	if (ci->in_map)
+		return map;
+	memset(map, ci->byte, SWAPFILE_CLUSTER);
+	ci->in_map = true;
+	if (!ci->map_used) {
+		ci->map_used = true;
+		relaxed_add(&si->nr_map_used, 1);
+	}
+	return map;
+}
 
 static unsigned find_free_slot(const u8 *map, unsigned from)
 {
@@ -116,12 +144,26 @@ unsigned swap_find_free(const u8 *map, unsigned from, unsigned order)
 	return SWAPFILE_CLUSTER;
 }
 
+/* The same for any cluster: of a uniform one all slots are free or none. */
+static unsigned cluster_find_free(struct swap_info *si, struct swap_cluster_info *ci, unsigned from,
+				  unsigned order)
+{
+	if (ci->in_map)
+		return swap_find_free(swap_cluster_map(si, ci), from, order);
+	return ci->byte ? SWAPFILE_CLUSTER : ALIGN_UP(from, 1U << order);
+}
+
 /* New slots: no reference yet, and the allocator's caller owns the data. */
-static void take_run(struct alloc *a, u64 slot)
+static void take_run(struct alloc *a, struct swap_cluster_info *ci, u64 slot)
 {
 	unsigned size = 1U << a->order;
 
-	memset(a->si->swap_map + slot, SWAP_HAS_CACHE, size);
+	/* A whole cluster was free, so it is uniform and stays so. */
+	if (size == SWAPFILE_CLUSTER)
+		ci->byte = SWAP_HAS_CACHE;
+	else
+		memset(swap_map_materialise(a->si, ci) + slot % SWAPFILE_CLUSTER, SWAP_HAS_CACHE,
+		       size);
 	if (!a->expand)
 		size = 1;
 	for (unsigned i = 0; i < size; i++)
@@ -141,10 +183,10 @@ static unsigned cluster_alloc(struct alloc *a, struct swap_cluster_info *ci, uns
 	bool whole = from == 0;
 
 	while (a->got < a->want) {
-		from = swap_find_free(si->swap_map + first, from, a->order);
+		from = cluster_find_free(si, ci, from, a->order);
 		if (from >= SWAPFILE_CLUSTER)
 			break;
-		take_run(a, first + from);
+		take_run(a, ci, first + from);
 		from += size;
 	}
 	taken = (a->got - had) * size;
@@ -263,10 +305,18 @@ static struct swap_cluster_info *cluster_pick(struct swap_info *si, unsigned ord
 	}
 }
 
+/* Another thread may take its lock from here, so the cluster's first use is to be seen before (the
+ * lock's rank is set then). */
+static void set_current(_Atomic u64 *current, u64 cluster, unsigned next)
+{
+	atomic_store_explicit(current, next < SWAPFILE_CLUSTER ? CURRENT(cluster, next) : 0,
+			      memory_order_release);
+}
+
 /* Goes on in the CPU's current cluster, if it is still of that order or empty. */
 static void alloc_current(struct alloc *a, _Atomic u64 *current)
 {
-	u64 cur = relaxed_load(current);
+	u64 cur = atomic_load_explicit(current, memory_order_acquire);
 	struct swap_cluster_info *ci;
 	unsigned next = cur & 0xffff;
 	u64 cluster = (cur >> 16) - 1;
@@ -283,7 +333,7 @@ static void alloc_current(struct alloc *a, _Atomic u64 *current)
 	else
 		next = SWAPFILE_CLUSTER;
 	ps_mutex_unlock(&ci->lock);
-	relaxed_store(current, next < SWAPFILE_CLUSTER ? CURRENT(cluster, next) : 0);
+	set_current(current, cluster, next);
 }
 
 /* Up to `want` runs of one order from one area; entries go to out[]. Returns how many were had. */
@@ -309,8 +359,7 @@ static unsigned area_alloc(struct swap_info *si, unsigned cpu, unsigned order_in
 			break;
 		next = cluster_alloc(&a, ci, 0);
 		ps_mutex_unlock(&ci->lock);
-		relaxed_store(current,
-			      next < SWAPFILE_CLUSTER ? CURRENT(ci - si->clusters, next) : 0);
+		set_current(current, (u64)(ci - si->clusters), next);
 	}
 	return a.got;
 }

@@ -135,7 +135,7 @@ unsigned swap_group_change(struct swapfile *sf, swp_entry_t e, unsigned nr, u16 
 	/* Who frees a slot meanwhile takes it off the group that it is of. */
 	ps_mutex_lock(&ci->lock);
 	for (unsigned i = 0; i < nr; i++) {
-		if (!si->swap_map[swp_offset(e) + i] ||
+		if (!swap_map_byte(si, swp_offset(e) + i) ||
 		    __atomic_load_n(&owner[i], __ATOMIC_RELAXED) != from)
 			continue;
 		__atomic_store_n(&owner[i], to, __ATOMIC_RELAXED);
@@ -170,7 +170,7 @@ void swap_group_count(struct swapfile *sf, s64 *n, unsigned nr)
 		u16 *owner = relaxed_load(&si->owner);
 
 		for (u64 s = 0; owner && s < si->nr_touched * SWAPFILE_CLUSTER; s++)
-			if (si->swap_map[s] && owner[s] < nr)
+			if (swap_map_byte(si, s) && owner[s] < nr)
 				n[owner[s]]++;
 	}
 }
@@ -220,7 +220,9 @@ void swapfile_stat(struct swapfile *sf, struct swapfile_stat *st)
 		st->slots_used += relaxed_load(&si->slots_used);
 		st->metadata_bytes += sizeof(*si);
 		st->metadata_bytes += relaxed_load(&si->nr_cont_tables) * SWAP_CONT_BYTES;
-		st->metadata_bytes += ALIGN_UP(touched * SWAPFILE_CLUSTER, PAGE_SIZE);
+		/* At most: clusters that have been in the map may share a page of it. */
+		st->metadata_bytes += MIN(relaxed_load(&si->nr_map_used) * PAGE_SIZE,
+					  ALIGN_UP(touched * SWAPFILE_CLUSTER, PAGE_SIZE));
 		st->metadata_bytes += ALIGN_UP(touched * sizeof(si->clusters[0]), PAGE_SIZE);
 		if (relaxed_load(&si->owner))
 			st->metadata_bytes +=
@@ -248,22 +250,23 @@ void swapfile_after_fork(struct swapfile *sf)
 static const char *check_map(struct swap_info *si, struct swap_cluster_info *ci, unsigned *used,
 			     unsigned *cont)
 {
-	const u8 *map = swap_cluster_map(si, ci);
+	u64 first = swap_cluster_first(si, ci);
 	u16 *owner = relaxed_load(&si->owner);
 
 	*used = *cont = 0;
 	for (unsigned i = 0; i < SWAPFILE_CLUSTER; i++) {
 		u32 over = ci->cont ? ci->cont[i] : 0;
+		u8 byte = swap_map_byte(si, first + i);
 
-		*used += map[i] != 0;
-		*cont += (map[i] & SWAP_CONT) != 0;
-		if ((map[i] & SWAP_COUNT_MASK) > SWAP_MAP_MAX)
+		*used += byte != 0;
+		*cont += (byte & SWAP_CONT) != 0;
+		if ((byte & SWAP_COUNT_MASK) > SWAP_MAP_MAX)
 			return "swap_map: count over SWAP_MAP_MAX";
-		if (map[i] & SWAP_CONT && (map[i] & SWAP_COUNT_MASK) != SWAP_MAP_MAX)
+		if (byte & SWAP_CONT && (byte & SWAP_COUNT_MASK) != SWAP_MAP_MAX)
 			return "swap_map: SWAP_CONT on a count that is not full";
-		if (!(map[i] & SWAP_CONT) != !over)
+		if (!(byte & SWAP_CONT) != !over)
 			return "overflow table and SWAP_CONT disagree";
-		if (owner && !map[i] && owner[swap_cluster_first(si, ci) + i])
+		if (owner && !byte && owner[first + i])
 			return "free slot has an owner";
 	}
 	return NULL;
@@ -281,6 +284,10 @@ static const char *check_cluster(struct swap_info *si, struct swap_cluster_info 
 		return "cluster count differs from its map";
 	if (ci->nr_cont != cont)
 		return "number of overflowed counts differs from the map";
+	if (ci->in_map && !used)
+		return "empty cluster is not uniform";
+	if (ci->in_map && !ci->map_used)
+		return "cluster uses the map and does not know it";
 	if (ps_mutex_is_locked(&ci->lock))
 		return "cluster lock is held";
 	if (ci->order_index >= SWAP_NR_ORDERS)
@@ -298,7 +305,8 @@ static const char *check_cluster(struct swap_info *si, struct swap_cluster_info 
 	case SWAP_LIST_FRAG:
 		if (swap_order(ci->order_index) < SWAP_FRAG_ORDER)
 			return "order 0 cluster on the frag list";
-		if (swap_find_free(swap_cluster_map(si, ci), 0, SWAP_FRAG_ORDER) < SWAPFILE_CLUSTER)
+		if (ci->in_map &&
+		    swap_find_free(swap_cluster_map(si, ci), 0, SWAP_FRAG_ORDER) < SWAPFILE_CLUSTER)
 			return "cluster on the frag list has a free aligned run";
 		break;
 	default:
@@ -311,13 +319,14 @@ static const char *check_cluster(struct swap_info *si, struct swap_cluster_info 
 	return NULL;
 }
 
-static const char *check_lists(struct swap_info *si)
+/* full: clusters that say they are on the full list. */
+static const char *check_lists(struct swap_info *si, u64 full)
 {
 	u64 listed = 0;
 
 	for (unsigned l = 0; l < SWAP_NR_LISTS; l++) {
 		struct swap_cluster_info *prev = NULL;
-		u64 nr = 0;
+		u64 nr = l == SWAP_LIST_FULL ? full : 0;
 
 		for (struct swap_cluster_info *ci = si->lists[l].first; ci; ci = ci->next) {
 			if (ci->list != l)
@@ -357,7 +366,7 @@ const char *swapfile_check(struct swapfile *sf)
 	for (unsigned i = 0; i < sf->nr_areas; i++) {
 		struct swap_info *si = sf->areas[i];
 		const char *wrong;
-		u64 total = 0, tables = 0;
+		u64 total = 0, tables = 0, map_used = 0, full = 0;
 
 		if (si->type != i)
 			return "area does not know its number";
@@ -372,12 +381,16 @@ const char *swapfile_check(struct swapfile *sf)
 			if (!si->clusters[c].nr_cont != !si->clusters[c].cont)
 				return "overflow table without need, or none with need";
 			tables += si->clusters[c].cont != NULL;
+			map_used += si->clusters[c].map_used;
+			full += si->clusters[c].list == SWAP_LIST_FULL;
 		}
 		if (total != relaxed_load(&si->slots_used))
 			return "slots in use differ from the maps";
 		if (tables != relaxed_load(&si->nr_cont_tables))
 			return "number of overflow tables is wrong";
-		wrong = check_lists(si);
+		if (map_used != relaxed_load(&si->nr_map_used))
+			return "number of clusters that used the map is wrong";
+		wrong = check_lists(si, full);
 		if (wrong)
 			return wrong;
 		if (!check_cpus(si))

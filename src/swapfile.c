@@ -6,6 +6,10 @@
  * SWAP_CONT the cluster's overflow table holds the rest.  SWAP_HAS_CACHE: somebody owns the slot's
  * data just now.  A byte of 0 is a free slot, so "cache only" (count 0, flag set) is in use.
  *
+ * Where the bytes are: in swap_map, or all 512 of a cluster in one (swapfile_internal.h).  What is
+ * asked or done of a run goes through a struct map_run, which is one byte then, so that both cases
+ * are one piece of code.
+ *
  * Freeing a run of slots of one cluster that have one reference each costs one lock, one wide
  * compare, one group uncharge, one store invalidate and one change of the cluster
  * (try_batch_swap_entries_free); a run of slots that are all shared costs less.  Everything else,
@@ -22,7 +26,13 @@ struct swap_range {
 	struct swap_info *si;
 	struct swap_cluster_info *ci;
 	u64 slot;
+	unsigned nr;
+};
+
+/* The bytes of a run: nr of them, each of which stands for `each` slots. */
+struct map_run {
 	u8 *map;
+	unsigned nr, each;
 };
 
 /* Slots of one cluster. */
@@ -43,8 +53,24 @@ static bool swap_range(struct swapfile *sf, swp_entry_t e, unsigned nr, struct s
 		return false;
 	r->slot = swp_offset(e);
 	r->ci = swap_cluster(r->si, r->slot);
-	r->map = r->si->swap_map + r->slot;
+	r->nr = nr;
 	return true;
+}
+
+/* Bytes to look at. Cluster locked, as for all that follows. */
+static struct map_run map_peek(const struct swap_range *r)
+{
+	if (!r->ci->in_map)
+		return (struct map_run){ &r->ci->byte, 1, r->nr };
+	return (struct map_run){ r->si->swap_map + r->slot, r->nr, 1 };
+}
+
+/* Bytes to change: the one of a uniform cluster only for all its slots. */
+static struct map_run map_edit(const struct swap_range *r)
+{
+	if (r->nr < SWAPFILE_CLUSTER)
+		swap_map_materialise(r->si, r->ci);
+	return map_peek(r);
 }
 
 static void report_bad(struct swapfile *sf, const char *what, swp_entry_t e, unsigned nr)
@@ -89,16 +115,15 @@ static u32 *slot_cont(struct swap_info *si, struct swap_cluster_info *ci, u64 sl
 
 static u64 slot_count(struct swap_info *si, struct swap_cluster_info *ci, u64 slot)
 {
-	u8 b = si->swap_map[slot];
+	u8 b = swap_map_byte(si, slot);
 
 	return (b & SWAP_COUNT_MASK) + (b & SWAP_CONT ? (u64)*slot_cont(si, ci, slot) : 0);
 }
 
-/* One reference more. The overflow table is there if it is needed. */
-static void swap_ref(struct swap_info *si, struct swap_cluster_info *ci, u64 slot)
+/* One reference more to the slots of *b: to slot, or to all of a uniform cluster, which no count
+ * overflows. The overflow table is there if it is needed. */
+static void swap_ref(struct swap_info *si, struct swap_cluster_info *ci, u64 slot, u8 *b)
 {
-	u8 *b = &si->swap_map[slot];
-
 	if ((*b & SWAP_COUNT_MASK) < SWAP_MAP_MAX) {
 		++*b;
 		return;
@@ -110,11 +135,9 @@ static void swap_ref(struct swap_info *si, struct swap_cluster_info *ci, u64 slo
 	++*slot_cont(si, ci, slot);
 }
 
-/* One reference less; the count is not 0. */
-static void swap_unref(struct swap_info *si, struct swap_cluster_info *ci, u64 slot)
+/* One reference less for one slot, whose byte is in the map; the count is not 0. */
+static void swap_unref(struct swap_info *si, struct swap_cluster_info *ci, u64 slot, u8 *b)
 {
-	u8 *b = &si->swap_map[slot];
-
 	if (!(*b & SWAP_CONT)) {
 		--*b;
 		return;
@@ -129,18 +152,21 @@ static void swap_unref(struct swap_info *si, struct swap_cluster_info *ci, u64 s
 	relaxed_sub(&si->nr_cont_tables, 1);
 }
 
-/* Makes sure that swap_ref can work on nr slots, some of which have SWAP_MAP_MAX. */
-static int reserve_cont(struct swap_info *si, struct swap_cluster_info *ci, u64 slot, unsigned nr)
+/* Makes sure that swap_ref can work on the slots of r, some of which have SWAP_MAP_MAX. */
+static int reserve_cont(const struct swap_range *r)
 {
+	struct swap_cluster_info *ci = r->ci;
+
+	swap_map_materialise(r->si, ci);
 	if (!ci->cont) {
 		ci->cont = arena_alloc(SWAP_CONT_BYTES);
 		if (!ci->cont)
 			return -ENOMEM;
-		relaxed_add(&si->nr_cont_tables, 1);
+		relaxed_add(&r->si->nr_cont_tables, 1);
 		return 0;
 	}
-	for (unsigned i = 0; i < nr; i++) {
-		if (*slot_cont(si, ci, slot + i) == UINT32_MAX)
+	for (unsigned i = 0; i < r->nr; i++) {
+		if (*slot_cont(r->si, ci, r->slot + i) == UINT32_MAX)
 			return -ENOMEM;
 	}
 	return 0;
@@ -149,17 +175,22 @@ static int reserve_cont(struct swap_info *si, struct swap_cluster_info *ci, u64 
 int swap_duplicate(struct swapfile *sf, swp_entry_t e, unsigned nr)
 {
 	struct swap_range r;
+	struct map_run m;
 	int ret = 0;
 
 	if (!swap_range(sf, e, nr, &r))
 		return -EINVAL;
 	ps_mutex_lock(&r.ci->lock);
-	if (map_has(r.map, nr, 0xff, 0))
+	m = map_peek(&r);
+	if (map_has(m.map, m.nr, 0xff, 0))
 		ret = -EINVAL;
-	else if (map_has(r.map, nr, SWAP_COUNT_MASK, SWAP_MAP_MAX))
-		ret = reserve_cont(r.si, r.ci, r.slot, nr);
-	for (unsigned i = 0; i < nr && !ret; i++)
-		swap_ref(r.si, r.ci, r.slot + i);
+	else if (map_has(m.map, m.nr, SWAP_COUNT_MASK, SWAP_MAP_MAX))
+		ret = reserve_cont(&r);
+	if (!ret) {
+		m = map_edit(&r);
+		for (unsigned i = 0; i < m.nr; i++)
+			swap_ref(r.si, r.ci, r.slot + i, &m.map[i]);
+	}
 	ps_mutex_unlock(&r.ci->lock);
 	return ret;
 }
@@ -177,7 +208,7 @@ unsigned swap_count(struct swapfile *sf, swp_entry_t e, bool *has_cache)
 	}
 	ps_mutex_lock(&r.ci->lock);
 	count = slot_count(r.si, r.ci, r.slot);
-	cached = *r.map & SWAP_HAS_CACHE;
+	cached = *map_peek(&r).map & SWAP_HAS_CACHE;
 	ps_mutex_unlock(&r.ci->lock);
 	if (has_cache)
 		*has_cache = cached;
@@ -187,12 +218,14 @@ unsigned swap_count(struct swapfile *sf, swp_entry_t e, bool *has_cache)
 bool swap_is_shared(struct swapfile *sf, swp_entry_t e, unsigned nr)
 {
 	struct swap_range r;
+	struct map_run m;
 	u8 some, all;
 
 	if (!swap_range(sf, e, nr, &r))
 		return false;
 	ps_mutex_lock(&r.ci->lock);
-	map_bits(r.map, nr, &some, &all);
+	m = map_peek(&r);
+	map_bits(m.map, m.nr, &some, &all);
 	ps_mutex_unlock(&r.ci->lock);
 	return (some & ~SWAP_HAS_CACHE) > 1;
 }
@@ -238,14 +271,16 @@ static void swap_entry_range_free(struct swapfile *sf, struct swap_info *si,
 {
 	const struct store_ops *ops = si->store->ops;
 
-	ps_debug_assert(si->swap_map[slot] == SWAP_HAS_CACHE &&
-			same_bytes(si->swap_map + slot, nr) == nr);
+	ps_debug_assert(swap_map_byte(si, slot) == SWAP_HAS_CACHE);
+	ps_debug_assert(ci->in_map ? same_bytes(si->swap_map + slot, nr) == nr
+				   : nr == SWAPFILE_CLUSTER);
 	swap_uncharge(sf, si, slot, nr);
 	if (nr == SWAPFILE_CLUSTER)
 		ops->invalidate_cluster(si->store, slot / SWAPFILE_CLUSTER);
 	else
 		ops->invalidate(si->store, slot, nr);
-	memset(si->swap_map + slot, 0, nr);
+	if (nr < ci->count)
+		memset(si->swap_map + slot, 0, nr);
 	swap_cluster_put(si, ci, nr);
 }
 
@@ -254,19 +289,24 @@ static void swap_entry_range_free(struct swapfile *sf, struct swap_info *si,
 int swapcache_prepare(struct swapfile *sf, swp_entry_t e, unsigned nr)
 {
 	struct swap_range r;
+	struct map_run m;
 	u8 some, all;
 	int ret = 0;
 
 	if (!swap_range(sf, e, nr, &r))
 		return -EINVAL;
 	ps_mutex_lock(&r.ci->lock);
-	map_bits(r.map, nr, &some, &all);
-	if (map_has(r.map, nr, 0xff, 0))
+	m = map_peek(&r);
+	map_bits(m.map, m.nr, &some, &all);
+	if (map_has(m.map, m.nr, 0xff, 0))
 		ret = -ENOENT;
 	else if (some & SWAP_HAS_CACHE)
 		ret = -EEXIST;
-	for (unsigned i = 0; i < nr && !ret; i++)
-		r.map[i] |= SWAP_HAS_CACHE;
+	if (!ret) {
+		m = map_edit(&r);
+		for (unsigned i = 0; i < m.nr; i++)
+			m.map[i] |= SWAP_HAS_CACHE;
+	}
 	ps_mutex_unlock(&r.ci->lock);
 	return ret;
 }
@@ -274,6 +314,7 @@ int swapcache_prepare(struct swapfile *sf, swp_entry_t e, unsigned nr)
 void swapcache_free(struct swapfile *sf, swp_entry_t e, unsigned nr)
 {
 	struct swap_range r;
+	struct map_run m;
 	bool bad = false;
 
 	if (!swap_range(sf, e, nr, &r)) {
@@ -281,12 +322,17 @@ void swapcache_free(struct swapfile *sf, swp_entry_t e, unsigned nr)
 		return;
 	}
 	ps_mutex_lock(&r.ci->lock);
-	for (unsigned i = 0, n; i < nr; i += n) {
-		n = same_bytes(r.map + i, nr - i);
-		if (r.map[i] == SWAP_HAS_CACHE)
-			swap_entry_range_free(sf, r.si, r.ci, r.slot + i, n);
-		else if (r.map[i] & SWAP_HAS_CACHE)
-			memset(r.map + i, r.map[i] & ~SWAP_HAS_CACHE, n);
+	m = map_peek(&r);
+	if (map_has(m.map, m.nr, SWAP_HAS_CACHE, SWAP_HAS_CACHE))
+		m = map_edit(&r);
+	/* When the last slot goes, the cluster is uniform and m is only what its map was: of the
+	 * slots still to come 0. */
+	for (unsigned i = 0, n; i < m.nr; i += n) {
+		n = same_bytes(m.map + i, m.nr - i);
+		if (m.map[i] == SWAP_HAS_CACHE)
+			swap_entry_range_free(sf, r.si, r.ci, r.slot + i, n * m.each);
+		else if (m.map[i] & SWAP_HAS_CACHE)
+			memset(m.map + i, m.map[i] & ~SWAP_HAS_CACHE, n);
 		else
 			bad = true;
 	}
@@ -314,14 +360,43 @@ static bool swap_is_last_map(const u8 *map, unsigned nr, bool *any_cache)
  * A run that is shared throughout (after a fork or a clone) frees nothing: every count just
  * decreases.  False, nothing done: some count is 0 or 1, or overflows.
  */
-static bool swap_put_shared(u8 *map, unsigned nr)
+static bool swap_put_shared(const struct swap_range *r)
 {
-	if (map_has(map, nr, SWAP_COUNT_MASK, 0) || map_has(map, nr, SWAP_COUNT_MASK, 1) ||
-	    map_has(map, nr, SWAP_CONT, SWAP_CONT))
+	struct map_run m = map_peek(r);
+
+	if (map_has(m.map, m.nr, SWAP_COUNT_MASK, 0) || map_has(m.map, m.nr, SWAP_COUNT_MASK, 1) ||
+	    map_has(m.map, m.nr, SWAP_CONT, SWAP_CONT))
 		return false;
-	for (unsigned i = 0; i < nr; i++)
-		map[i]--;
+	m = map_edit(r);
+	for (unsigned i = 0; i < m.nr; i++)
+		m.map[i]--;
 	return true;
+}
+
+/* The last reference of each slot of a run goes; slots that nobody owns are free then, the others
+ * are named in `cached`. */
+static void swap_put_last(struct swapfile *sf, const struct swap_range *r, struct slot_set *cached,
+			  bool any_cache)
+{
+	struct map_run m = map_edit(r);
+
+	if (!any_cache) {
+		memset(m.map, SWAP_HAS_CACHE, m.nr);
+		swap_entry_range_free(sf, r->si, r->ci, r->slot, r->nr);
+		return;
+	}
+	memset(cached, 0, sizeof(*cached));
+	for (unsigned i = 0, n; i < m.nr; i += n) {
+		bool has_cache = m.map[i] & SWAP_HAS_CACHE;
+
+		n = same_bytes(m.map + i, m.nr - i);
+		memset(m.map + i, SWAP_HAS_CACHE, n);
+		/* No page is in the cache for these: no owner will come to free them. */
+		if (has_cache)
+			set_add(cached, i, n * m.each);
+		else
+			swap_entry_range_free(sf, r->si, r->ci, r->slot + i, n);
+	}
 }
 
 /*
@@ -332,37 +407,22 @@ static bool swap_put_shared(u8 *map, unsigned nr)
 static bool try_batch_swap_entries_free(struct swapfile *sf, struct swap_info *si, u64 slot,
 					unsigned nr, struct slot_set *cached, bool *any_cache)
 {
-	struct swap_cluster_info *ci = swap_cluster(si, slot);
-	u8 *map = si->swap_map + slot;
+	struct swap_range r = { .si = si, .ci = swap_cluster(si, slot), .slot = slot, .nr = nr };
+	struct map_run m;
 
 	if (crosses_cluster(slot, nr))
 		return false;
-	ps_mutex_lock(&ci->lock);
-	if (!swap_is_last_map(map, nr, any_cache)) {
-		bool done = swap_put_shared(map, nr);
+	ps_mutex_lock(&r.ci->lock);
+	m = map_peek(&r);
+	if (!swap_is_last_map(m.map, m.nr, any_cache)) {
+		bool done = swap_put_shared(&r);
 
-		ps_mutex_unlock(&ci->lock);
+		ps_mutex_unlock(&r.ci->lock);
 		*any_cache = false;
 		return done;
 	}
-	if (!*any_cache) {
-		memset(map, SWAP_HAS_CACHE, nr);
-		swap_entry_range_free(sf, si, ci, slot, nr);
-	} else {
-		memset(cached, 0, sizeof(*cached));
-		for (unsigned i = 0, n; i < nr; i += n) {
-			bool has_cache = map[i] & SWAP_HAS_CACHE;
-
-			n = same_bytes(map + i, nr - i);
-			memset(map + i, SWAP_HAS_CACHE, n);
-			/* No page is in the cache for these: no owner will come to free them. */
-			if (has_cache)
-				set_add(cached, i, n);
-			else
-				swap_entry_range_free(sf, si, ci, slot + i, n);
-		}
-	}
-	ps_mutex_unlock(&ci->lock);
+	swap_put_last(sf, &r, cached, *any_cache);
+	ps_mutex_unlock(&r.ci->lock);
 	relaxed_add(&sf->batch_frees, 1);
 	if (nr == SWAPFILE_CLUSTER && !*any_cache)
 		relaxed_add(&sf->cluster_frees, 1);
@@ -387,11 +447,12 @@ static enum swap_put swap_entry_put(struct swapfile *sf, struct swap_info *si, u
 	u8 *b = &si->swap_map[slot];
 
 	ps_mutex_lock(&ci->lock);
-	if (unlikely(!(*b & SWAP_COUNT_MASK))) {
+	if (unlikely(!(swap_map_byte(si, slot) & SWAP_COUNT_MASK))) {
 		ps_mutex_unlock(&ci->lock);
 		return SWAP_PUT_BAD;
 	}
-	swap_unref(si, ci, slot);
+	swap_map_materialise(si, ci);
+	swap_unref(si, ci, slot, b);
 	if (!*b) {
 		*b = SWAP_HAS_CACHE;
 		swap_entry_range_free(sf, si, ci, slot, 1);
@@ -408,13 +469,15 @@ static enum swap_put swap_entry_put(struct swapfile *sf, struct swap_info *si, u
 static bool run_has_refs(struct swap_info *si, u64 slot, unsigned nr)
 {
 	for (unsigned n; nr; slot += n, nr -= n) {
-		struct swap_cluster_info *ci = swap_cluster(si, slot);
+		struct swap_range r = { .si = si, .ci = swap_cluster(si, slot), .slot = slot };
+		struct map_run m;
 		bool bad;
 
-		n = MIN(nr, SWAPFILE_CLUSTER - (unsigned)(slot % SWAPFILE_CLUSTER));
-		ps_mutex_lock(&ci->lock);
-		bad = map_has(si->swap_map + slot, n, SWAP_COUNT_MASK, 0);
-		ps_mutex_unlock(&ci->lock);
+		r.nr = n = MIN(nr, SWAPFILE_CLUSTER - (unsigned)(slot % SWAPFILE_CLUSTER));
+		ps_mutex_lock(&r.ci->lock);
+		m = map_peek(&r);
+		bad = map_has(m.map, m.nr, SWAP_COUNT_MASK, 0);
+		ps_mutex_unlock(&r.ci->lock);
 		if (bad)
 			return false;
 	}
@@ -470,16 +533,13 @@ void swap_prefetch(struct swapfile *sf, swp_entry_t e)
 {
 	/* Read without a lock, so it may be anything. */
 	struct swap_info *si = swap_entry_area(sf, e, SWAPFILE_CLUSTER);
-	const u8 *map;
 
 	if (!si)
 		return;
-	map = si->swap_map + swp_offset(e);
+	/* Not its map: most are uniform, and to ask whether this one is would be to wait for it. */
 	__builtin_prefetch(swap_cluster(si, swp_offset(e)), 1);
 	if (si->store->ops->prefetch)
 		si->store->ops->prefetch(si->store, swp_offset(e) / SWAPFILE_CLUSTER);
-	for (unsigned i = 0; i < SWAPFILE_CLUSTER; i += PS_CACHELINE)
-		__builtin_prefetch(map + i, 1);
 }
 
 void free_swap_and_cache_nr(struct swapfile *sf, swp_entry_t e, unsigned nr)

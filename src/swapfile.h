@@ -4,7 +4,8 @@
  *
  * Words: a *slot* holds one page; 512 slots (2 MiB) are a *cluster*, with its own lock; an *area*
  * is an array of clusters on one store.  swap_map[slot] is a use count in the low six bits and the
- * flag SWAP_HAS_CACHE.  Vocabulary and behaviour follow Linux mm/swapfile.c; the code does not.
+ * flag SWAP_HAS_CACHE; a cluster whose slots all have the same byte does without.  Vocabulary and
+ * behaviour follow Linux mm/swapfile.c; the code does not.
  */
 #ifndef PS_SWAPFILE_H
 #define PS_SWAPFILE_H

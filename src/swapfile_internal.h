@@ -6,8 +6,8 @@
  *
  * Lock order: cluster lock, then area lock.
  *
- *  - A cluster's lock protects its 512 bytes of swap_map, its overflow table, its counts, its order
- *    and *which* list it is on.
+ *  - A cluster's lock protects its 512 bytes of swap_map (or the one that stands for them), its
+ *    overflow table, its counts, its order and *which* list it is on.
  *  - The area's lock protects the links of the lists and nr_touched, nothing else, and is held for
  *    a few instructions.  A cluster changes lists with both locks held.
  *  - Who needs a cluster from a list holds the area's lock first, so may only *try* a cluster's
@@ -21,7 +21,7 @@
  * exactly one list, decided by its contents alone.
  *
  *      count == 0          FREE     (or, never used so far: no list, index >= nr_touched)
- *      count == 512        FULL
+ *      count == 512        FULL     (a number; no links)
  *      otherwise           NONFULL of its order, or FRAG once a look through all of it found no
  *                          free aligned run of 16; a freed slot brings it back to NONFULL
  */
@@ -43,19 +43,31 @@ enum swap_list {
 	SWAP_NR_LISTS,
 };
 
-/* One for each 512 slots. A cache line, so that locks of neighbours do not share one. */
+/*
+ * One for each 512 slots. A cache line, so that locks of neighbours do not share one.
+ *
+ * While all 512 slots have the same map byte the cluster is *uniform*: the byte is kept here, and
+ * its part of swap_map means nothing.  A run of order 9 stays so from its allocation to its free,
+ * which then touches this one line and not the eight of the map.  A change of some of the slots
+ * writes the map out first (swap_map_materialise); the cluster is uniform again when it is empty,
+ * as it is before its first use.
+ */
 struct swap_cluster_info {
 	struct ps_mutex lock;
 	u16 count;	/* slots in use: map byte not 0 */
-	u16 nr_cont;	/* slots with SWAP_CONT */
+	u16 nr_cont;	/* slots with SWAP_CONT; none while uniform */
 	u8 order_index; /* of the first allocation since it was last empty */
 	u8 list;	/* enum swap_list */
+	bool in_map;	/* not uniform: its bytes are in swap_map */
+	u8 byte;	/* of each slot, while uniform */
+	bool map_used;	/* has ever been in_map: its part of swap_map takes memory */
 	struct swap_cluster_info *next, *prev;
 	u32 *cont; /* 512 counts in excess of SWAP_MAP_MAX, while nr_cont > 0 */
 } __attribute__((aligned(PS_CACHELINE)));
+_Static_assert(sizeof(struct swap_cluster_info) == PS_CACHELINE, "one line for a cluster");
 
 struct swap_cluster_list {
-	struct swap_cluster_info *first, *last;
+	struct swap_cluster_info *first, *last; /* none of the full list */
 	u64 nr;
 };
 
@@ -65,7 +77,7 @@ struct swap_cpu {
 } __attribute__((aligned(PS_CACHELINE)));
 
 struct swap_info {
-	u8 *swap_map;
+	u8 *swap_map; /* of clusters that are not uniform; swap_map_byte() */
 	struct swap_cluster_info *clusters;
 	_Atomic(u16 *) owner; /* group of each slot; NULL while groups are disabled */
 	u16 *owner_table;     /* the same, kept (and all zero) once they are disabled again */
@@ -79,6 +91,7 @@ struct swap_info {
 
 	_Atomic u64 slots_used __attribute__((aligned(PS_CACHELINE)));
 	_Atomic u64 nr_cont_tables;
+	_Atomic u64 nr_map_used; /* clusters that have map_used */
 	struct swap_cpu cpus[SWAP_MAX_CPUS];
 };
 
@@ -101,9 +114,18 @@ static inline u64 swap_cluster_first(struct swap_info *si, struct swap_cluster_i
 	return (u64)(ci - si->clusters) * SWAPFILE_CLUSTER;
 }
 
+/* Its part of swap_map, whether that counts (in_map) or not. */
 static inline u8 *swap_cluster_map(struct swap_info *si, struct swap_cluster_info *ci)
 {
 	return si->swap_map + swap_cluster_first(si, ci);
+}
+
+/* The map byte of a slot, wherever it is kept. Its cluster is locked, or nothing runs. */
+static inline u8 swap_map_byte(struct swap_info *si, u64 slot)
+{
+	struct swap_cluster_info *ci = swap_cluster(si, slot);
+
+	return ci->in_map ? si->swap_map[slot] : ci->byte;
 }
 
 /* The area of an entry; NULL when the entry names none, or slots past its end. */
@@ -195,9 +217,12 @@ static inline bool map_has(const u8 *map, unsigned nr, u8 mask, u8 want)
 	return map_vec_any(hit);
 }
 
-/* swap_alloc.c: cluster lists. All with the cluster's lock held. */
+/* swap_alloc.c: clusters. All with the cluster's lock held. */
 
-/* nr slots of the cluster became free: counts, and the list that follows from them. */
+/* The slots' bytes are going to differ: from now on they are in swap_map. Returns where. */
+u8 *swap_map_materialise(struct swap_info *si, struct swap_cluster_info *ci);
+/* nr slots of the cluster became free: counts, and the list that follows from them. Empty, it is
+ * uniform, so the map bytes of its last slots need not be set to 0 before. */
 void swap_cluster_put(struct swap_info *si, struct swap_cluster_info *ci, unsigned nr);
 /* Index of the first free aligned run of 2^order slots at or after `from`; 512: none. */
 unsigned swap_find_free(const u8 *map, unsigned from, unsigned order);

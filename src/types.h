@@ -86,16 +86,18 @@ enum lru_op { LRU_OP_ADD, LRU_OP_ROTATE, LRU_OP_DEACTIVATE, LRU_OP_ACTIVATE, LRU
 #define LRU_MAX_CPUS 16 /* CPU numbers are taken modulo */
 #define LRU_LARGE_PAGES 16 /* 64 KiB: a folio of this size does not wait in a batch */
 
-/* An entry of an LRU list: an extent's. Up to 512 pages. */
+/* An entry of an LRU list: an extent's. Up to 512 pages. What is asked when its pages go comes first,
+ * and is all that is asked when it is on no list: see struct extent. */
 struct folio {
-	struct folio *prev, *next; /* lruvec.lock */
-	struct lruvec *_Atomic lruvec; /* its lock to change: folio_set_lruvec() */
 	_Atomic u16 pages;   /* in memory, resident or cached; extent.lock to change */
-	_Atomic u16 counted; /* of these, how many its list knows of; lruvec.lock to change */
 	_Atomic u16 pending; /* batches that it waits in */
 	_Atomic u8 list;     /* enum lru_list, where it is; lruvec.lock to change */
 	_Atomic u8 want;     /* enum lru_list, where it belongs */
 	_Atomic u8 held;     /* it has a frame, so it stays on its list without pages too */
+
+	_Atomic u16 counted; /* of the pages, how many its list knows of; lruvec.lock to change */
+	struct lruvec *_Atomic lruvec; /* its lock to change: folio_set_lruvec() */
+	struct folio *prev, *next; /* lruvec.lock */
 };
 
 struct lruvec {
@@ -140,27 +142,35 @@ struct frame {
 #define BLOCK_PAGES 16U /* 64 KiB, the unit of order 4 */
 #define EXTENT_BLOCKS (PTRS_PER_PMD / BLOCK_PAGES)
 
+/*
+ * Aligned to a cache line by its size class in the arena.  What an unmap asks of an extent that is
+ * swapped out whole, or has nothing, lies in the first line, so that unmapping waits for one line
+ * of each (zap_range; prefetch_next asks for it).  The rest follows in the order of who uses it.
+ */
 struct extent {
 	struct ps_mutex lock; /* pmd, ptes, nr_*, frame */
 	struct ps_mutex io;
 	struct ps_mm *mm;
 	u64 addr; /* of its first byte, 2 MiB aligned */
-	u8 pmd;	  /* enum pmd_kind */
-	_Atomic bool referenced; /* asked for since it came on its list; a hint, without a lock */
-	_Atomic bool spare; /* workingset.h: one more second chance */
-	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
-	_Atomic bool for_worker; /* has pages that are shared or pinned: not for handlers to take out */
-	u16 nr_pte; /* PMD_TABLE: entries that are not PTE_NONE */
-	u16 nr_present; /* bits in present */
-	u16 nr_swap; /* pages that are PTE_SWAP, whatever the pmd kind */
 	union {
 		pte_t *table;	  /* PMD_TABLE: 512 */
 		swp_entry_t swap; /* PMD_SWAP: slot of page 0, the others follow */
 	};
 	struct frame *frame; /* its frame, or NULL; extent_set_frame() */
+	u16 nr_pte;	/* PMD_TABLE: entries that are not PTE_NONE */
+	u16 nr_present; /* bits in present */
+	u16 nr_swap;	/* pages that are PTE_SWAP, whatever the pmd kind */
+	u8 pmd;		/* enum pmd_kind */
+	_Atomic bool full; /* filled or read back as a whole since it was last out; extent.io */
+	_Atomic u8 fill; /* first touches: order of the next fill (learn.c); read without extent.io */
+	_Atomic bool referenced; /* asked for since it came on its list; a hint, without a lock */
+	_Atomic bool spare; /* workingset.h: one more second chance */
+	u8 skip;  /* reclaim passes to skip it (nothing could be taken out) */
+	_Atomic bool for_worker; /* has pages that are shared or pinned: not for handlers to take out */
+	struct folio folio; /* its first 8 bytes end the line */
+
 	u64 present[PTRS_PER_PMD / 64]; /* resident pages: exact for memory of the API, in run mode
 					 * what we know of */
-	struct folio folio;
 
 	u64 evicted; /* lruvec.age when reclaim wrote its last page, or 0; extent.io */
 
@@ -173,8 +183,6 @@ struct extent {
 	_Atomic bool in_part; /* the next window will not be all of it; a hint, read without extent.io */
 	u8 order;	  /* of this stay: 0, 4 or 9 */
 	_Atomic u8 proven; /* enum learn_proof; read of its neighbour without extent.io */
-	_Atomic u8 fill;  /* first touches: order of the next fill; read without extent.io */
-	_Atomic bool full; /* filled or read back as a whole since it was last out */
 	u8 probe_block;	  /* order 4: the block whose pages come one at a time */
 	u8 run;		  /* blocks that were asked for, or proved dense, close to each other */
 	u16 hits;	  /* faults served in this stay */
@@ -192,6 +200,9 @@ struct extent {
 	u16 cow_next;
 	u8 cow_pages;
 };
+#ifndef PS_DEBUG /* where locks have a rank */
+_Static_assert(offsetof(struct extent, folio.held) < PS_CACHELINE, "one line for an unmap");
+#endif
 
 static inline struct extent *folio_extent(struct folio *f)
 {

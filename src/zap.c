@@ -99,8 +99,9 @@ static void drop_dead_frame(struct extent *e)
 	ps_event_wake(&ps->reclaim_ev);
 }
 
-/* Unmapping waits for memory more than for anything else: ask for an extent six ahead, and for the cluster of
- * one three ahead, which has come by then. */
+/* Unmapping waits for memory more than for anything else: ask for an extent six ahead, of which one
+ * line will do (see struct extent), and for the cluster of one three ahead, which has come by then.
+ */
 static void prefetch_next(struct ps_mm *mm, struct extent *e, u64 end)
 {
 	u64 near = e->addr + 3 * PMD_SIZE, far = e->addr + 6 * PMD_SIZE;

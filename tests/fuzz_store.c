@@ -41,6 +41,9 @@ static unsigned next(void)
 	return (unsigned)(rng >> 20) & 0xffff;
 }
 
+/* In a version: the pages of a cluster that were all filled with one word. */
+#define FILLED (1U << 31)
+
 static u32 version[SLOTS]; /* 0: empty */
 static u32 last_version;
 static u8 *bufs; /* BATCH pages */
@@ -52,6 +55,10 @@ static void fill(u8 *page, u64 slot, u32 ver)
 	u64 *w = (u64 *)page;
 	unsigned kind = ver % 8, random_words = 0;
 
+	if (ver & FILLED) {
+		x = ver * 0xd1b54a32d192ed03ULL;
+		kind = ver % 2;
+	}
 	x ^= x >> 29;
 	switch (kind) {
 	case 0:
@@ -114,6 +121,27 @@ static void op_write(struct store *st, unsigned worker)
 	for (int i = 0; i < done; i++)
 		version[slots[i]] = last_version + 1 + (unsigned)i;
 	last_version += n;
+}
+
+/* What a whole cluster of zeros, or of anything that was filled, comes to. */
+static void op_write_filled(struct store *st, unsigned worker)
+{
+	unsigned c = next() % (SLOTS / 512), n = next() % 8 ? 512 : 500;
+	u32 ver = ++last_version | FILLED;
+	const void *pages[512];
+	u64 slots[512];
+	int done;
+
+	fill(bufs, 0, ver);
+	for (unsigned i = 0; i < n; i++) {
+		pages[i] = bufs;
+		slots[i] = c * 512 + i;
+	}
+	done = st->ops->write(st, worker, slots, pages, n);
+	if (done != (int)n && done != -ENOSPC)
+		fail("write of a filled cluster", slots[0]);
+	for (int i = 0; i < done; i++)
+		version[slots[i]] = ver;
 }
 
 static void op_read(struct store *st, unsigned worker)
@@ -225,8 +253,11 @@ static void run(unsigned ops)
 		unsigned worker = next() % (WORKERS - 1);
 
 		switch (next() % 16) {
-		case 0 ... 4:
+		case 0 ... 3:
 			op_write(st, worker);
+			break;
+		case 4:
+			op_write_filled(st, worker);
 			break;
 		case 5 ... 8:
 			op_read(st, worker);

@@ -24,9 +24,12 @@ enum fuzz_total {
 	BATCHES,
 	CLUSTERS,
 	OVERFLOWS,
+	WRITTEN_OUT, /* uniform clusters in use became not so */
+	UNIFORM,     /* and the other way round: empty again */
 	NR_TOTALS,
 };
 static u64 totals[NR_TOTALS];
+static bool coarse; /* this world's slots mostly come and go by whole clusters */
 
 /* ---- where decisions come from ---- */
 
@@ -57,12 +60,15 @@ static u32 draw(u32 n)
 
 /* ---- operations ---- */
 
-/* A new folio in the cache of all three. */
+/* New folios in the cache of all three: mostly one. */
 static void set_folio(unsigned a, u64 s, unsigned nr)
 {
-	next_folio++;
-	for (unsigned i = 0; i < nr; i++)
+	unsigned size = draw(4) ? nr : 1 + draw(nr);
+
+	for (unsigned i = 0; i < nr; i++) {
+		next_folio += i % size == 0;
 		M.slots[a][s + i].folio = W[0].folio[a][s + i] = W[1].folio[a][s + i] = next_folio;
+	}
 }
 
 static void set_owner(unsigned a, u64 s, unsigned nr, u16 group)
@@ -203,7 +209,8 @@ static void new_run(unsigned a, u64 s, unsigned nr)
 static void do_alloc_order(void)
 {
 	static const u8 orders[4] = { 0, 4, 4, 9 };
-	unsigned first = draw(8) == 0, cpu = draw(3), order = orders[draw(4)];
+	unsigned first = draw(8) == 0, cpu = draw(3);
+	unsigned order = coarse && draw(4) ? 9 : orders[draw(4)];
 	swp_entry_t e[2];
 	int ret[2];
 
@@ -279,22 +286,27 @@ static unsigned stretch(unsigned a, u64 s, bool cached)
 	return n;
 }
 
-/* The program ends: every reference and every cached page goes, in as large runs as there are. */
+/* Every reference and every cached page of some slots goes, in as large runs as there are. */
+static void give_back_slots(unsigned a, u64 s, u64 end)
+{
+	while (s < end) {
+		unsigned refs = stretch(a, s, false), cached;
+
+		if (refs)
+			do_free(a, s, refs);
+		cached = stretch(a, s, true);
+		if (cached)
+			do_uncache(a, s, cached);
+		if (!refs && !cached)
+			s++;
+	}
+}
+
+/* The program ends. */
 static void give_back(void)
 {
-	for (unsigned a = 0; a < AREAS; a++) {
-		for (u64 s = 0; s < M.nr_slots[a];) {
-			unsigned refs = stretch(a, s, false), cached;
-
-			if (refs)
-				do_free(a, s, refs);
-			cached = stretch(a, s, true);
-			if (cached)
-				do_uncache(a, s, cached);
-			if (!refs && !cached)
-				s++;
-		}
-	}
+	for (unsigned a = 0; a < AREAS; a++)
+		give_back_slots(a, 0, M.nr_slots[a]);
 }
 
 /* The nearest slot from a random one on that has references (or is in the cache), if there is one
@@ -370,10 +382,10 @@ static void do_count(unsigned a, u64 s)
 	}
 }
 
-/* Far up and down again in the count of one slot or a few. */
-static void do_many(unsigned a, u64 s)
+/* Far up and down again in the count of one slot or a few, or of a whole cluster. */
+static void do_many(unsigned a, u64 s, unsigned nr)
 {
-	unsigned nr = MIN(1 + draw(3), (unsigned)(C - s % C)), times = 50 + draw(100);
+	unsigned times = 50 + draw(100);
 	bool up = draw(2);
 
 	for (unsigned i = 0; i < times && m_all_used(a, s, nr); i++) {
@@ -417,7 +429,68 @@ static void do_change_owner(unsigned a, u64 s)
 	}
 }
 
+/* Something that is done to a whole cluster, or is tried; mostly to one that is all in use. */
+static void do_cluster(unsigned a)
+{
+	u64 n = M.nr_slots[a] / C, s = draw(n) * C;
+
+	for (u64 i = 0; i < n && draw(8) && !m_all_used(a, s, C); i++)
+		s = s + C == M.nr_slots[a] ? 0 : s + C;
+	switch (draw(128)) {
+	case 0:
+		if (draw(4) == 0)
+			do_many(a, s, C);
+		break;
+	case 1:
+	case 2:
+	case 3:
+	case 4:
+		give_back_slots(a, s, s + C);
+		break;
+	case 5:
+	case 6:
+		if (M.groups && m_all_used(a, s, C))
+			set_owner(a, s, C, draw(GROUPS));
+		break;
+	default:
+		switch (draw(16)) {
+		case 0:
+		case 1:
+		case 2:
+			do_duplicate(a, s, C);
+			break;
+		case 3:
+		case 4:
+			do_prepare(a, s, C);
+			break;
+		case 5:
+		case 6:
+		case 7:
+			do_uncache(a, s, C);
+			break;
+		default:
+			do_free(a, s, C);
+		}
+	}
+	compare_slots(a, s, C);
+}
+
 /* ---- worlds ---- */
+
+/* How often clusters become uniform or cease to be; the two swap files may differ in that. */
+static void note_uniform(void)
+{
+	static bool was[AREAS][MAX_CLUSTERS];
+
+	for (unsigned a = 0; a < AREAS; a++)
+		for (u64 c = 0; c < M.nr_slots[a] / C; c++) {
+			bool now = !W[0].sf.areas[a]->clusters[c].in_map;
+
+			if (now != was[a][c])
+				totals[now ? UNIFORM : WRITTEN_OUT]++;
+			was[a][c] = now;
+		}
+}
 
 /* All groups go, and with them the owners. */
 static void disable_groups(void)
@@ -463,6 +536,7 @@ static void open_worlds(void)
 	M.nr_slots[0] = (1 + draw(MAX_CLUSTERS)) * C;
 	M.nr_slots[1] = (1 + draw(3)) * C;
 	target = M.nr_slots[0];
+	coarse = draw(2);
 	for (unsigned k = 0; k < 2; k++) {
 		struct world *w = &W[k];
 
@@ -540,6 +614,10 @@ static void operation(void)
 	bool full = M.used[0] + M.used[1] > target;
 	u64 s;
 
+	if (coarse && draw(2)) {
+		do_cluster(a);
+		return;
+	}
 	if (what < 32 && !full) {
 		if (what < 12)
 			do_alloc_order();
@@ -564,7 +642,7 @@ static void operation(void)
 	else if (what == 61)
 		do_move_owner(a, s);
 	else if (what == 62)
-		do_many(a, s);
+		do_many(a, s, MIN(1 + draw(3), (unsigned)(C - s % C)));
 	else if (draw(4) == 0)
 		do_change_owner(a, s);
 	else if (draw(64) == 0)
@@ -602,7 +680,8 @@ int main(int argc, char **argv)
 {
 	static const char *const names[NR_TOTALS] = {
 		"allocations", "duplicates", "prepares",       "cache frees", "frees",
-		"bad runs",    "batches",    "whole clusters", "overflows",
+		"bad runs",    "batches",    "whole clusters", "overflows",   "written out",
+		"uniform again",
 	};
 	u64 ops = argc > 2 ? strtoull(argv[2], NULL, 0) : 1000000;
 	u64 every = argc > 3 ? strtoull(argv[3], NULL, 0) : 256;
@@ -613,6 +692,7 @@ int main(int argc, char **argv)
 	open_worlds();
 	for (op_nr = 0; op_nr < ops; op_nr++) {
 		operation();
+		note_uniform();
 		if (op_nr % every == 0)
 			compare_all();
 		if (op_nr % (every * 16) == 0)

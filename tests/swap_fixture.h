@@ -111,7 +111,13 @@ static inline u64 used(void)
 
 static inline u8 byte(swp_entry_t e)
 {
-	return sf.areas[swp_type(e)]->swap_map[swp_offset(e)];
+	return swap_map_byte(sf.areas[swp_type(e)], swp_offset(e));
+}
+
+/* All slots of its cluster have one byte, which is kept with the cluster. */
+static inline bool uniform(swp_entry_t e)
+{
+	return !swap_cluster(sf.areas[swp_type(e)], swp_offset(e))->in_map;
 }
 
 static inline unsigned list_of(swp_entry_t e)

@@ -182,9 +182,9 @@ static void compare_slots(unsigned a, u64 s, unsigned nr)
 	struct swap_info *x = W[0].sf.areas[a], *y = W[1].sf.areas[a];
 
 	for (u64 end = MIN(s + nr, M.nr_slots[a]); s < end; s++) {
-		if (x->swap_map[s] != m_byte(a, s))
+		if (swap_map_byte(x, s) != m_byte(a, s))
 			mismatch("batch: map differs from the model", a, s);
-		if (y->swap_map[s] != m_byte(a, s))
+		if (swap_map_byte(y, s) != m_byte(a, s))
 			mismatch("entry: map differs from the model", a, s);
 		if (W[0].mock[a]->live[s] != M.slots[a][s].live)
 			mismatch("batch: store differs from the model", a, s);

@@ -474,6 +474,103 @@ static void test_metadata(void **state)
 	store_close(st);
 }
 
+/* All of a cluster, every byte the same. */
+static void write_uniform(struct store *st, u64 cluster, unsigned nr, u8 byte)
+{
+	const void *p[CLUSTER];
+	u64 slots[CLUSTER];
+
+	memset(page, byte, PAGE_SIZE);
+	for (unsigned i = 0; i < nr; i++) {
+		slots[i] = cluster * CLUSTER + i;
+		p[i] = page;
+	}
+	assert_int_equal(st->ops->write(st, 0, slots, p, nr), nr);
+	check(st);
+}
+
+/* Slots [from, to) hold pages of that byte. */
+static void expect_byte(struct store *st, u64 from, u64 to, u8 byte)
+{
+	memset(want, byte, PAGE_SIZE);
+	for (u64 s = from; s < to; s++) {
+		assert_int_equal(read_one(st, s), 0);
+		assert_memory_equal(page, want, PAGE_SIZE);
+	}
+}
+
+/* A cluster that is all one word has no descriptors until a part of it changes. */
+static void test_uniform(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){ .nr_slots = 8 * 512, .verify = true });
+	u64 meta = stat_of(st).metadata_bytes, returned;
+
+	for (unsigned c = 0; c < 8; c++)
+		write_uniform(st, c, CLUSTER, 0x11 * c);
+	assert_int_equal(stat_of(st).pages_same_filled, 8 * 512);
+	assert_int_equal(stat_of(st).metadata_bytes, meta + PAGE_SIZE); /* the records */
+	for (unsigned c = 0; c < 8; c++)
+		expect_byte(st, c * 512, c * 512 + 512, 0x11 * c);
+	/* A slot goes, one is written over, all are written over. */
+	st->ops->invalidate(st, 512 + 5, 2);
+	check(st);
+	expect_byte(st, 512, 512 + 5, 0x11);
+	assert_int_equal(read_one(st, 512 + 5), -ENODATA);
+	assert_int_equal(read_one(st, 512 + 6), -ENODATA);
+	expect_byte(st, 512 + 7, 1024, 0x11);
+	write_one(st, 1024 + 511, 1, MIXED);
+	check(st);
+	expect_byte(st, 1024, 1024 + 511, 0x22);
+	expect(st, 1024 + 511, 1, MIXED);
+	write_uniform(st, 3, CLUSTER, 0x99);
+	expect_byte(st, 3 * 512, 4 * 512, 0x99);
+	/* Descriptors of three clusters now, and the table of segments. */
+	assert_int_equal(stat_of(st).metadata_bytes, meta + 5 * PAGE_SIZE);
+	/* Not all of a cluster, or not one word. */
+	st->ops->invalidate_cluster(st, 4);
+	assert_int_equal(read_one(st, 4 * 512), -ENODATA);
+	write_uniform(st, 4, CLUSTER - 1, 7);
+	assert_int_equal(read_one(st, 5 * 512 - 1), -ENODATA);
+	expect_byte(st, 4 * 512, 5 * 512 - 1, 7);
+	write_cluster(st, 0, 5, 1, WORD32);
+	write_cluster(st, 0, 6, 1, WORD64);
+	for (unsigned i = 0; i < CLUSTER; i++) {
+		expect(st, 5 * 512 + i, 1, WORD32);
+		expect(st, 6 * 512 + i, 1, WORD64);
+	}
+	check(st);
+	/* With descriptors and without, through all generations. */
+	for (unsigned round = 0; round < 300; round++) {
+		st->ops->invalidate_cluster(st, 7);
+		assert_int_equal(read_one(st, 7 * 512 + round), -ENODATA);
+		if (round % 3 == 0)
+			write_uniform(st, 7, CLUSTER, (u8)round);
+		else
+			write_one(st, 7 * 512 + round, round, WORD32);
+		if (round % 3 == 0)
+			expect_byte(st, 7 * 512, 8 * 512, (u8)round);
+		assert_int_equal(read_one(st, 7 * 512 + (round + 1) % 512),
+				 round % 3 ? -ENODATA : 0);
+		check(st);
+	}
+	/* Uniform, it gives the descriptors back that it had. */
+	st->ops->invalidate(st, 0, 8 * 512);
+	for (unsigned c = 0; c < 8; c++)
+		write_uniform(st, c, CLUSTER, 0x11 * c);
+	assert_true(stat_of(st).metadata_bytes > meta + 6 * PAGE_SIZE);
+	st->ops->purge(st);
+	check(st);
+	assert_in_range(stat_of(st).metadata_bytes, meta, meta + 2 * PAGE_SIZE);
+	for (unsigned c = 0; c < 8; c++)
+		expect_byte(st, c * 512, c * 512 + 512, 0x11 * c);
+	returned = stat_of(st).returned_bytes;
+	st->ops->invalidate(st, 0, 8 * 512);
+	st->ops->purge(st);
+	assert_int_equal(stat_of(st).returned_bytes, returned);
+	check(st);
+	store_close(st);
+}
+
 /* The child's copy is its own: both write and free the same slots. */
 static void test_fork(void **state)
 {
@@ -527,6 +624,7 @@ int main(void)
 		cmocka_unit_test(test_borrow),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_uniform),
 		cmocka_unit_test(test_fork),
 	};
 

@@ -4,7 +4,8 @@
 
 /*
  * Eight threads and a housekeeper.  Clusters 0 to 15 are shared: thread t owns the slots that are t
- * modulo 8; 16 to 31 belong to one thread each two, which frees them whole.
+ * modulo 8, and all are uniform at first; 16 to 31 belong to one thread each two, which frees them
+ * whole, and fills them with one word now and then.
  */
 #define THREADS 8U
 #define SHARED 16U
@@ -70,7 +71,18 @@ static void *worker_main(void *arg)
 		unsigned n = pick(t, slots), what = next(t) % 8;
 		int ret, err = 0;
 
-		if (what < 3) {
+		if (what == 0 && slots[0] >= SHARED * CLUSTER) {
+			version += 7 - version % 7;
+			for (unsigned i = 0; i < CLUSTER; i++) {
+				slots[i] = slots[0] + i;
+				fill(p[i], slots[i], version, ZERO);
+				t->s->version[slots[i]] = version;
+			}
+			ret = st->ops->write(st, t->nr, slots, (const void *const *)p, CLUSTER);
+			if (ret != (int)CLUSTER)
+				t->s->errors++;
+			version++;
+		} else if (what < 3) {
 			for (unsigned i = 0; i < n; i++) {
 				fill(p[i], slots[i], version + i, kind_of(version + i));
 				t->s->version[slots[i]] = version + i;
@@ -137,6 +149,10 @@ static void stress(struct store_ram_options o)
 	o.verify = true;
 	memset(&s, 0, sizeof(s));
 	s.st = open_ram(o);
+	for (u64 c = 0; c < SHARED; c++)
+		write_cluster(s.st, 0, c, 7, ZERO);
+	for (unsigned i = 0; i < SHARED * CLUSTER; i++)
+		s.version[i] = 7;
 	for (unsigned i = 0; i <= THREADS; i++) {
 		t[i] = (struct thread){ .s = &s, .nr = i, .rng = 88172645463325252ULL + i * 77777 };
 		t[i].pages = arena_map(CLUSTER * PAGE_SIZE);
