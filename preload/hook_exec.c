@@ -4,8 +4,6 @@
  * tools) stays in the tree and under its limit: PSWAP and our part of LD_PRELOAD are put back.
  * hook.h says by which rules this runs.
  */
-#include <sys/uio.h>
-
 #include "config.h"
 #include "hook.h"
 #include "hook_int.h"
@@ -14,39 +12,52 @@
 #define MAX_PRELOAD 1024
 #define PRELOAD "LD_PRELOAD="
 #define ASAN	"ASAN_OPTIONS="
+#define NO_SUCH_HOW 99
 
 struct environment {
 	const char *entry[MAX_ENTRIES + 4];
 	unsigned nr;
 	int preload; /* where LD_PRELOAD is, or -1 */
 	bool ours, pswap, asan;
+	uintptr_t page; /* the last one found to be readable */
 	char text[MAX_PRELOAD], with[MAX_PRELOAD];
 };
 
-/* The program's memory may be anything: reads what can be read, never faults. */
-static size_t peek(const void *from, void *to, size_t len)
+/*
+ * Can the page of p be read?  rt_sigprocmask reads its set before it looks at what to do with it, and is a
+ * call that no seccomp filter forbids.
+ */
+static bool readable(uintptr_t p)
 {
-	struct iovec local = { to, len }, remote = { (void *)(uintptr_t)from, len };
-	long n = sys_call6(SYS_process_vm_readv, sys_getpid(), SYS_ARG(&local), 1, SYS_ARG(&remote), 1, 0);
-
-	return n > 0 ? (size_t)n : 0;
+	return sys_call4(SYS_rt_sigprocmask, NO_SUCH_HOW, ALIGN_DOWN(p, 8UL), NULL, NSIG_BYTES) == -EINVAL;
 }
 
-/* A string, or what of it fits and can be read. Pages may be missing behind its end. */
-static void peek_string(const char *from, char *to, size_t size)
+/* The program's memory may be anything: the bytes of [from, from + len) that can be read, from the first on. */
+static size_t peek(struct environment *env, const void *from, void *to, size_t len)
 {
-	size_t got = 0, n;
+	const char *f = from;
+	char *t = to;
 
-	for (bool ended = false; got < size - 1 && !ended; got += n) {
-		uintptr_t at = (uintptr_t)from + got;
+	for (size_t i = 0; i < len; i++) {
+		uintptr_t page = (uintptr_t)(f + i) & PAGE_MASK;
 
-		n = MIN(size - 1 - got, PAGE_SIZE - (at & (PAGE_SIZE - 1)));
-		n = peek((const void *)at, to + got, n);
-		ended = n == 0;
-		for (size_t i = 0; i < n && !ended; i++)
-			ended = !to[got + i];
+		if (page != env->page && !readable((uintptr_t)(f + i)))
+			return i;
+		env->page = page;
+		t[i] = f[i];
+		__asm__ volatile("" ::: "memory");
 	}
-	to[got] = 0;
+	return len;
+}
+
+/* A string, or what of it fits and can be read. */
+static void peek_string(struct environment *env, const char *from, char *to, size_t size)
+{
+	size_t n = 0;
+
+	while (n < size - 1 && peek(env, from + n, to + n, 1) && to[n])
+		n++;
+	to[n] = 0;
 }
 
 static bool starts(const char *s, const char *with)
@@ -73,20 +84,21 @@ static bool read_environment(struct environment *env, const char *const *envp)
 	env->nr = 0;
 	env->preload = -1;
 	env->ours = env->pswap = env->asan = false;
+	env->page = 1;
 	for (; envp; env->nr++) {
 		const char *entry;
 
-		if (env->nr == MAX_ENTRIES || peek(envp + env->nr, &entry, sizeof(entry)) != sizeof(entry))
+		if (env->nr == MAX_ENTRIES || peek(env, envp + env->nr, &entry, sizeof(entry)) != sizeof(entry))
 			return false;
 		if (!entry)
 			break;
 		env->entry[env->nr] = entry;
-		peek_string(entry, name, sizeof(name));
+		peek_string(env, entry, name, sizeof(name));
 		env->pswap |= starts(name, PS_ENV "=");
 		env->asan |= starts(name, ASAN);
 		if (starts(name, PRELOAD)) {
 			env->preload = (int)env->nr;
-			peek_string(entry, env->text, sizeof(env->text));
+			peek_string(env, entry, env->text, sizeof(env->text));
 			env->ours = contains(env->text, G.own_library);
 		}
 	}

@@ -3,6 +3,7 @@
  * spawn - vfork, posix_spawn, system, popen and exec from a process whose memory is swapped.
  *
  *     spawn vfork|posix_spawn|system|popen|clonevm|failing|wait
+ *     spawn badenv                                    environments that cannot be read
  *     spawn exec|execthread|execenv [GENERATION]      the program becomes itself again
  *
  * failing: an exec that fails must leave the program as it was; wait: no children that the program
@@ -240,6 +241,24 @@ static void *busy(void *arg)
 	return pt_churn_main(&c);
 }
 
+/* Environments that cannot be read are the kernel's to refuse; one whose last byte is the last of a page can. */
+static int bad_environments(void)
+{
+	char *page = pt_map(2 * PT_PAGE), *last = page + PT_PAGE - 6;
+	char *args[] = { "true", NULL }, *wild[] = { (char *)16, NULL }, *edge[] = { last, NULL };
+	char **bad[] = { (char **)8, (char **)-16L, wild, edge };
+
+	CHECK(mprotect(page + PT_PAGE, PT_PAGE, PROT_NONE) == 0);
+	memcpy(last, "A=bcde", 6);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECKF(execve("/bin/true", args, bad[i]) == -1 && errno == EFAULT, "%zu", i);
+	last[5] = 0;
+	printf("refused\n");
+	fflush(stdout);
+	execve("/bin/true", args, edge);
+	DIE("exec");
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "vfork";
@@ -248,6 +267,8 @@ int main(int argc, char **argv)
 
 	CHECK(n > 0);
 	self[n] = 0;
+	if (!strcmp(how, "badenv"))
+		return bad_environments();
 	setvbuf(stdout, NULL, _IONBF, 0);
 	mem = pt_map(size);
 	pt_fill(mem, size, 1);

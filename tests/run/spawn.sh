@@ -9,4 +9,5 @@ for how in vfork posix_spawn system popen clonevm failing wait exec execthread; 
 done
 # an environment without LD_PRELOAD and PSWAP: they are put back
 both 40M spawn execenv
+MINOUT=0 both 40M spawn badenv
 finish
