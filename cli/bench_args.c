@@ -148,18 +148,11 @@ static const struct argp argp = {
 /* The filled region, what becomes of it, and some room: else it is the OOM killer we measure. */
 static void check_memory(const struct bench_args *p)
 {
-	char line[128];
-	unsigned long kib = 0;
-	FILE *f = fopen("/proc/meminfo", "re");
+	uint64_t kib = sample_field("/proc/meminfo", "MemAvailable", 0) / 1024, most = kib - kib / 8;
 
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	if (kib && p->opts.size / 1024 > kib - kib / 8)
+	if (kib && p->opts.size / 1024 > most)
 		cli_fail("bench: --size: takes at most the memory that is free, %s now",
-			 cli_size((uint64_t)(kib - kib / 8) << 10));
+			 cli_size(most << 10));
 	if ((p->kinds[BENCH_SCAN] || p->kinds[BENCH_RANDOM]) && p->opts.size < 2 * LIMIT_MIN)
 		cli_fail("bench: --size: scan and random take at least %s",
 			 cli_size(2 * LIMIT_MIN));

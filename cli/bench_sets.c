@@ -110,6 +110,35 @@ static void add_ratio(struct out *o, const char *name, const char *ours, const c
 	o->ratio[o->n_ratio++].value = b->f.median / a->f.median;
 }
 
+#define KIND(k) (1U << BENCH_##k)
+#define EACH ((1U << BENCH_NR) - 1)
+
+/* Which ratios a benchmark has, in the order in which they are reported; those of sets that it has. */
+static const struct {
+	unsigned kinds;
+	const char *name, *ours, *theirs;
+} ratios[] = {
+	{ EACH, "vs_zram", "pswap", "zram" },
+	{ KIND(TRUNCATE), "vs_every", "pswap", "pswap_every" },
+	{ KIND(TRUNCATE), "vs_memfd", "pswap", "memfd" },
+	{ KIND(TRUNCATE), "vs_memfd_unmapped", "pswap", "memfd_unmapped" },
+	{ KIND(TRUNCATE), "huge_vs_every", "pswap_huge", "pswap_huge_every" },
+	{ KIND(TRUNCATE), "huge_vs_memfd", "pswap_huge", "memfd" },
+	{ KIND(TRUNCATE), "huge_vs_memfd_unmapped", "pswap_huge", "memfd_unmapped" },
+	{ KIND(MUNMAP), "vs_entry", "pswap", "pswap_entry" },
+	{ KIND(MUNMAP), "returned_vs_zram", "pswap_returned", "zram" },
+	{ KIND(MUNMAP), "vs_zram_thp", "pswap", "zram_thp" },
+	{ KIND(FORK), "exit_vs_zram", "pswap_exit", "zram_exit" },
+	{ KIND(FORK), "returned_vs_zram", "pswap_returned", "zram_exit" },
+	{ KIND(FORK), "read_vs_zram", "pswap_read", "zram_read" },
+	{ KIND(FORK), "mem_vs_zram", "pswap_mem", "zram_mem" },
+	{ KIND(FORK), "mem_read_vs_zram", "pswap_mem_read", "zram_mem_read" },
+	{ KIND(PAGEOUT), "pswap_4k_vs_zram", "pswap_4k", "zram" },
+	{ KIND(PAGEOUT), "pswap_4k_vs_zram_4k", "pswap_4k", "zram_4k" },
+	{ KIND(SCAN) | KIND(RANDOM), "resident_vs_zram", "pswap_resident", "zram_resident" },
+	{ KIND(SCAN) | KIND(RANDOM), "vs_zram_resident", "pswap", "zram_resident" },
+};
+
 void bench_derive(const struct bench_result *r, struct out *o)
 {
 	static const char *const two[] = { "zram_4k", "zram_64k", NULL };
@@ -130,38 +159,9 @@ void bench_derive(const struct bench_result *r, struct out *o)
 		 r->kind == BENCH_PAGEOUT || r->kind == BENCH_EXIT ? three : two);
 	add_best(o, r->kind, "zram_resident", resident);
 
-	add_ratio(o, "vs_zram", "pswap", "zram");
-	switch (r->kind) {
-	case BENCH_TRUNCATE:
-		add_ratio(o, "vs_every", "pswap", "pswap_every");
-		add_ratio(o, "vs_memfd", "pswap", "memfd");
-		add_ratio(o, "vs_memfd_unmapped", "pswap", "memfd_unmapped");
-		add_ratio(o, "huge_vs_every", "pswap_huge", "pswap_huge_every");
-		add_ratio(o, "huge_vs_memfd", "pswap_huge", "memfd");
-		add_ratio(o, "huge_vs_memfd_unmapped", "pswap_huge", "memfd_unmapped");
-		break;
-	case BENCH_MUNMAP:
-		add_ratio(o, "vs_entry", "pswap", "pswap_entry");
-		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram");
-		add_ratio(o, "vs_zram_thp", "pswap", "zram_thp");
-		break;
-	case BENCH_EXIT:
-		break;
-	case BENCH_FORK:
-		add_ratio(o, "exit_vs_zram", "pswap_exit", "zram_exit");
-		add_ratio(o, "returned_vs_zram", "pswap_returned", "zram_exit");
-		add_ratio(o, "read_vs_zram", "pswap_read", "zram_read");
-		add_ratio(o, "mem_vs_zram", "pswap_mem", "zram_mem");
-		add_ratio(o, "mem_read_vs_zram", "pswap_mem_read", "zram_mem_read");
-		break;
-	case BENCH_PAGEOUT:
-		add_ratio(o, "pswap_4k_vs_zram", "pswap_4k", "zram");
-		add_ratio(o, "pswap_4k_vs_zram_4k", "pswap_4k", "zram_4k");
-		break;
-	default:
-		add_ratio(o, "resident_vs_zram", "pswap_resident", "zram_resident");
-		add_ratio(o, "vs_zram_resident", "pswap", "zram_resident");
-	}
+	for (unsigned i = 0; i < sizeof(ratios) / sizeof(ratios[0]); i++)
+		if (ratios[i].kinds >> r->kind & 1)
+			add_ratio(o, ratios[i].name, ratios[i].ours, ratios[i].theirs);
 }
 
 const char *bench_counted(enum bench_kind kind)

@@ -136,8 +136,10 @@ struct sampler {
 void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root);
 /* Looks, if it is time; returns nanoseconds until it is time again. */
 u64 sampler_poll(struct sampler *s);
-/* A field in kB of /proc/PID/FILE, in bytes; 0 when the process is gone, `otherwise` if that is not to be
- * known. */
+/* A field in kB of a file of /proc, in bytes; 0 when it has none or the process is gone, `otherwise` if that is
+ * not to be known. */
+u64 sample_field(const char *path, const char *key, u64 otherwise);
+/* The same of /proc/PID/FILE. */
 u64 sample_kib(pid_t pid, const char *file, const char *key, u64 otherwise);
 
 /* stats.c: sums over a tree */

@@ -139,19 +139,9 @@ static void cgroup_limits(struct memory_limit *l)
 
 void limit_of_machine(struct memory_limit *l)
 {
-	char line[128];
-	unsigned long long kib;
-	FILE *f = fopen("/proc/meminfo", "re");
-
-	l->bytes = UINT64_MAX;
+	l->bytes = sample_field("/proc/meminfo", "MemTotal", 0);
 	snprintf(l->from, sizeof(l->from), "MemTotal of /proc/meminfo");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
-			l->bytes = KiB(kib);
-	}
-	if (f)
-		fclose(f);
-	if (l->bytes == UINT64_MAX)
+	if (!l->bytes)
 		l->bytes = (u64)sysconf(_SC_PHYS_PAGES) * (u64)sysconf(_SC_PAGESIZE);
 	cgroup_limits(l);
 }

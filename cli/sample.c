@@ -27,15 +27,13 @@ struct round {
 	bool inner;	  /* there are members of other pid namespaces that have not been met */
 };
 
-u64 sample_kib(pid_t pid, const char *file, const char *key, u64 otherwise)
+u64 sample_field(const char *path, const char *key, u64 otherwise)
 {
-	char path[64], line[128];
+	FILE *f = fopen(path, "re");
 	size_t n = strlen(key);
+	char line[128];
 	u64 kib = 0;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-	f = fopen(path, "re");
 	if (!f)
 		return errno == ENOENT || errno == ESRCH ? 0 : otherwise;
 	while (fgets(line, sizeof(line), f)) {
@@ -46,6 +44,14 @@ u64 sample_kib(pid_t pid, const char *file, const char *key, u64 otherwise)
 	}
 	fclose(f);
 	return KiB(kib);
+}
+
+u64 sample_kib(pid_t pid, const char *file, const char *key, u64 otherwise)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	return sample_field(path, key, otherwise);
 }
 
 static bool read_statm(pid_t pid, unsigned long long *resident, unsigned long long *shared)
