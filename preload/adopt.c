@@ -21,10 +21,6 @@
 #include "vma.h"
 #include "zap.h"
 
-#define PM_PRESENT (1ULL << 63)
-#define PM_SWAP (1ULL << 62)
-#define PM_GUARD (1ULL << 58)
-
 /* ---- at the start ---- */
 
 static int main_bss(struct dl_phdr_info *info, size_t size, void *arg)

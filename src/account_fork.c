@@ -5,8 +5,10 @@
  * Each counts its part of such a page (Pss_Anon), so that the sum over the tree is what there is.  The
  * kernel looks at every page to tell that, so it is asked seldom; in between
  *   - a page that we write to becomes a copy of our own.  Nobody tells, but it is a minor fault of the
- *     program that we did not serve: so many pages at the most count in full from now on.
+ *     program that we did not serve: of so many pages at the most half is new to us (more, when more
+ *     than two have them).
  *   - what we give up was partly counted by others: the rest shrinks in proportion.
+ *   - of both, the others' part grows: members tell each other (ps_shm.shifted).
  *   - a fork halves what is ours, for both.
  *   - a process that ends leaves its part to the others.  Members count ends (ps_shm.epoch), and who
  *     sees the count change asks the kernel at once.
@@ -109,10 +111,10 @@ s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
 		discount = (s64)((double)discount * (double)rss / (double)then);
 	}
 	ours = (s64)(faults - relaxed_load(&ps->shared_faults)) << PAGE_SHIFT;
-	/* Of a page that we copy, or give up, our half goes to the other. */
-	tell(ps, MIN(MAX(ours, 0) / 2 + was - discount, was));
-	/* Of a page that two have, half is new to us; of one that more have, more. */
 	ours = MAX(ours, 0);
+	/* Of a page that we copy, or give up, our half goes to the other. */
+	tell(ps, MIN(ours / 2 + was - discount, was));
+	/* Of a page that two have, half is new to us; of one that more have, more. */
 	ours = MAX(ours / 2, (s64)((double)ours * (double)was / (double)MAX(then, 1)));
 	copied = ours + (s64)(theirs - relaxed_load(&ps->shifted_seen)) /
 					MAX((s64)relaxed_load(&ps->nr_others), 1);
@@ -139,23 +141,25 @@ s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
 
 void account_forked(struct pswap *ps, s64 rss)
 {
+	u64 copies;
 	s64 ours;
 
 	/* Nobody may ask until the fork has been made: he would be told that nothing is shared. */
 	while (atomic_exchange(&ps->rollup_busy, 1))
 		sys_call0(SYS_sched_yield);
+	copies = own_copies(ps);
 	ours = rss - (relaxed_load(&ps->forked) ? relaxed_load(&ps->shared_discount) : 0);
 	if (rss > 0 && ours > 0) {
 		relaxed_store(&ps->shared_discount, rss - ours / 2);
 		relaxed_store(&ps->shared_rss, rss);
-		relaxed_store(&ps->shared_faults, own_copies(ps));
+		relaxed_store(&ps->shared_faults, copies);
 		relaxed_store(&ps->shifted_seen, shifted_by_others(ps));
 		relaxed_store(&ps->shifted_since, 0);
 		relaxed_store(&ps->footprint, ours / 2);
 		relaxed_store(&ps->stat->footprint_bytes, (u64)ours / 2);
 		relaxed_store(&ps->stat->measured_bytes, (u64)ours / 2);
 	}
-	cow_forked(ps, own_copies(ps));
+	cow_forked(ps, copies);
 	relaxed_store(&ps->forked, 1);
 	relaxed_store(&ps->rollup_due_ns, 0);
 }

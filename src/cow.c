@@ -2,7 +2,6 @@
 /* cow.c - see cow.h. */
 #include "cow.h"
 #include "account.h"
-#include "log.h"
 #include "pagetable.h"
 #include "region.h"
 
@@ -38,11 +37,6 @@ static bool child_stays(struct pswap *ps)
 	       ps_now_ns() - relaxed_load(&ps->cow.fork_ns) > STAYS_NS;
 }
 
-static bool never_waits(struct extent *e, u64 addr)
-{
-	return e && e->pmd == PMD_TABLE && pte_kind(pte_get(e, pt_index(addr))) == PTE_PINNED;
-}
-
 /* [start, end) less the pages that must never wait. Gate held exclusively, so none becomes one. */
 static int protect_range(struct ps_mm *mm, u64 start, u64 end, bool on)
 {
@@ -56,7 +50,7 @@ static int protect_range(struct ps_mm *mm, u64 start, u64 end, bool on)
 			a = (a & PMD_MASK) + PMD_SIZE;
 			continue;
 		}
-		if (never_waits(e, a)) {
+		if (pte_kind(pte_get(e, pt_index(a))) == PTE_PINNED) {
 			if (a > from)
 				ret = uffd_writeprotect(mm->uffd, from, a - from, on, true);
 			from = a + PAGE_SIZE;

@@ -29,7 +29,7 @@
 #define LOOMING_NS 2000000LL	     /* shared pages may be copied at any moment */
 #define GROUP_STEPS   4 /* for one group, before a worker looks at the others and the engine */
 
-/* Frames are the inactive list: pages wait there for a second chance, which costs a fault. An eighth of
+/* Frames are the inactive list: pages wait there for a second chance, which costs a fault. A sixteenth of
  * what is in memory and not compressed. */
 static u64 inactive_target(struct pswap *ps)
 {

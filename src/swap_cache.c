@@ -34,11 +34,6 @@ void frame_release(struct pswap *ps, struct frame *f)
 	arena_free(f, sizeof(*f));
 }
 
-#define PM_PRESENT (1ULL << 63)
-#define PM_SWAP (1ULL << 62)
-#define PM_GUARD (1ULL << 58)
-#define PM_MMAP_EXCLUSIVE (1ULL << 56)
-
 /* Which of the 512 pages from addr on have one of the bits `any`, and not `without`. */
 static int pagemap_bits(struct pswap *ps, u64 addr, u64 any, u64 without, u64 bits[PTRS_PER_PMD / 64])
 {

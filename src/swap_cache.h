@@ -19,6 +19,12 @@ struct frame *frame_alloc(struct pswap *ps, struct extent *e);
  * more. */
 void frame_release(struct pswap *ps, struct frame *f);
 
+/* Of an entry of /proc/PID/pagemap. */
+#define PM_PRESENT (1ULL << 63)
+#define PM_SWAP (1ULL << 62)
+#define PM_GUARD (1ULL << 58)
+#define PM_MMAP_EXCLUSIVE (1ULL << 56) /* no other process maps it */
+
 /* Which of the 512 pages at addr are in memory or in the kernel's own swap: one bit each. -errno. */
 int pages_present(struct pswap *ps, u64 addr, u64 bits[PTRS_PER_PMD / 64]);
 /* The same, which are resident and mapped by another process too. */
