@@ -358,7 +358,7 @@ static bool arm_vma(const struct vma *v, void *arg)
 	struct arm *a = arg;
 	u64 start = v->start, end = v->end;
 
-	if (v->shared || v->inode || (v->prot & PROT_EXEC))
+	if (v->shared || v->inode)
 		return true;
 	/* "[heap]", "[anon:...]" and no name at all are memory; "[stack]", "[vdso]" are not. */
 	if (v->name[0] && memcmp(v->name, "[heap]", 6) && memcmp(v->name, "[anon", 5))

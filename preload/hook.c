@@ -230,6 +230,31 @@ static long call(long nr, const long a[6])
 	return sys_call6(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
+/* For a call that changes the mappings of [start, start + len): not while the engine has lifted a protection there
+ * (unwritable.h). */
+static struct ps_inflight *announce(u64 start, u64 len)
+{
+	struct ps_window *w = &G.ps.window;
+	struct ps_inflight *f;
+	u64 at;
+
+	if (mode() != MODE_ARMED || !len)
+		return NULL;
+	f = inflight_begin(start, len, false);
+	while ((at = atomic_load(&w->start)) && at < start + len && atomic_load(&w->end) > start)
+		cpu_relax();
+	return f;
+}
+
+static long call_alone(long nr, const long a[6], u64 start, u64 len)
+{
+	struct ps_inflight *f = announce(start, len);
+	long ret = call(nr, a);
+
+	inflight_end(f);
+	return ret;
+}
+
 static u64 pages(u64 len)
 {
 	return ALIGN_UP(len, PAGE_SIZE);
@@ -258,7 +283,7 @@ static long on_mmap(const long a[6], int site)
 				  0);
 		return ret;
 	}
-	ret = call(SYS_mmap, a);
+	ret = flags & MAP_FIXED ? call_alone(SYS_mmap, a, a[0], len) : call(SYS_mmap, a);
 	if (sys_is_err(ret) || !ours)
 		return ret;
 	if (special) {
@@ -277,7 +302,7 @@ static long on_mmap(const long a[6], int site)
 
 static long on_munmap(const long a[6])
 {
-	long ret = call(SYS_munmap, a);
+	long ret = call_alone(SYS_munmap, a, a[0], pages(a[1]));
 
 	if (ret == 0) {
 		adopt_unexclude(a[0], a[0] + pages(a[1]));
@@ -330,7 +355,7 @@ static long move_many(const long a[6], u64 len)
 static long on_mremap(const long a[6])
 {
 	u64 old_len = pages(a[1]), new_len = pages(a[2]);
-	struct ps_inflight *f = NULL;
+	struct ps_inflight *to;
 	long ret;
 
 	/* Kernels before 6.17 report the old length of a move that shrinks: shrink first, if the call
@@ -350,10 +375,9 @@ static long on_mremap(const long a[6])
 			return ret;
 	}
 	/* Pages are on their way between two places: nothing may be taken out of either. */
-	if (mode() == MODE_ARMED && old_len)
-		f = inflight_begin(a[0], old_len, false);
-	ret = call(SYS_mremap, a);
-	inflight_end(f);
+	to = (int)a[3] & MREMAP_FIXED ? announce(a[4], new_len) : NULL;
+	ret = call_alone(SYS_mremap, a, a[0], old_len);
+	inflight_end(to);
 	if (sys_is_err(ret) || new_len <= old_len)
 		return ret;
 	grown(new_len - old_len);
@@ -365,7 +389,8 @@ static long on_mremap(const long a[6])
 
 static long on_brk(const long a[6])
 {
-	long ret = call(SYS_brk, a);
+	u64 was = pages(relaxed_load(&G.brk_now)), to = pages(a[0]);
+	long ret = to && to < was ? call_alone(SYS_brk, a, to, was - to) : call(SYS_brk, a);
 	u64 old = pages(atomic_exchange(&G.brk_now, (u64)ret)), now = pages(ret);
 
 	if (now == old || !old)
@@ -524,6 +549,9 @@ long hook_vm(long nr, const long a[6], int site)
 		return on_brk(a);
 	case SYS_madvise:
 		return on_madvise(a);
+	case SYS_mprotect:
+	case SYS_pkey_mprotect:
+		return call_alone(nr, a, a[0], pages(a[1]));
 	case SYS_mlock:
 	case SYS_mlock2:
 	case SYS_munlock:

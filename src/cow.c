@@ -10,7 +10,7 @@
 #define STAYS_NS 100000000ULL
 #define STEP MiB(32) /* protected at once */
 
-static bool can_protect(struct pswap *ps)
+bool cow_can_protect(struct pswap *ps)
 {
 	return ps->cfg.foreign_program && ps->caps.wp && !ps->caps.user_only && ps->caps.move;
 }
@@ -25,7 +25,7 @@ static bool no_room(struct pswap *ps)
 
 bool cow_looming(struct pswap *ps)
 {
-	return relaxed_load(&ps->forked) && can_protect(ps) && no_room(ps) &&
+	return relaxed_load(&ps->forked) && cow_can_protect(ps) && no_room(ps) &&
 	       (!relaxed_load(&ps->cow.on) || relaxed_load(&ps->cow.again));
 }
 
@@ -66,17 +66,19 @@ static int protect_range(struct ps_mm *mm, u64 start, u64 end, bool on)
  * Regions are registered for write faults when that is needed first, and so are those that come later: a
  * mapping whose parts differ would be two to the kernel.
  */
-static int register_all(struct ps_mm *mm)
+int cow_register(struct ps_mm *mm)
 {
 	int ret = 0;
 
 	ps_rwlock_write_lock(&mm->gate);
 	/* What we know of may be gone otherwise, and something else there. */
-	if (uffd_events_pending(mm->uffd))
+	if (uffd_events_pending(mm->uffd)) {
 		ret = -EAGAIN;
-	relaxed_store(&mm->ps->cow.registered, 1);
-	for (u32 i = 0; i < mm->nr_regions && !ret; i++)
-		region_register(mm, mm->regions[i].start, mm->regions[i].end);
+	} else {
+		relaxed_store(&mm->ps->cow.registered, 1);
+		for (u32 i = 0; i < mm->nr_regions; i++)
+			region_register(mm, mm->regions[i].start, mm->regions[i].end);
+	}
 	ps_rwlock_write_unlock(&mm->gate);
 	return ret;
 }
@@ -127,7 +129,7 @@ void cow_tick(struct ps_ctx *ctx)
 	/* A fork may come at any moment after this, and wants it done again. */
 	relaxed_store(&cow->again, 0);
 	relaxed_store(&cow->on, 1);
-	if (register_all(&ps->mm) || protect_all(&ps->mm, true))
+	if (cow_register(&ps->mm) || protect_all(&ps->mm, true))
 		relaxed_store(&cow->again, 1);
 	ps_rwlock_read_unlock(&ps->freeze);
 }

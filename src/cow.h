@@ -23,6 +23,11 @@ void cow_tick(struct ps_ctx *ctx);
 /* Is it worth to look more often: is there something to copy that there is no room for? */
 bool cow_looming(struct pswap *ps);
 
+/* Can memory be write-protected here? And makes it ready for that: 0, or -EAGAIN: an event must be read first. Gate
+ * not held. */
+bool cow_can_protect(struct pswap *ps);
+int cow_register(struct ps_mm *mm);
+
 /* A fault for writing at page i of e: takes the protection off. 0, or -EAGAIN: an event must be read first.
  * e->io held. */
 int cow_fault(struct ps_ctx *ctx, struct extent *e, unsigned i);

@@ -164,7 +164,8 @@ static pid_t number_in_proc(struct pswap *ps)
 
 static void forget_fds(struct pswap *ps)
 {
-	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = ps->pagemap_fd = -1;
+	ps->mm.uffd = ps->proc_fd = ps->rollup_fd = ps->statm_fd = ps->maps_fd = -1;
+	ps->pagemap_fd = ps->mem_fd = -1;
 	ps->empty_fd = ps->kick_fd = ps->stat_fd = -1;
 }
 
@@ -183,6 +184,7 @@ int engine_open_fds(struct pswap *ps)
 	ps->statm_fd = (int)sys_openat(ps->proc_fd, "self/statm", O_RDONLY | O_CLOEXEC);
 	ps->rollup_fd = (int)sys_openat(ps->proc_fd, "self/smaps_rollup", O_RDONLY | O_CLOEXEC);
 	ps->pagemap_fd = (int)sys_openat(ps->proc_fd, "self/pagemap", O_RDONLY | O_CLOEXEC);
+	ps->mem_fd = (int)sys_openat(ps->proc_fd, "self/mem", O_RDWR | O_CLOEXEC);
 	if (ps->program_pid) {
 		char path[32];
 
@@ -316,6 +318,7 @@ void engine_close(struct pswap *ps)
 	close_fd(ps->statm_fd);
 	close_fd(ps->maps_fd);
 	close_fd(ps->pagemap_fd);
+	close_fd(ps->mem_fd);
 	close_fd(ps->empty_fd);
 	close_fd(ps->stat_fd);
 	close_fd(ps->kick_fd);

@@ -46,6 +46,13 @@ static bool announced(struct pswap *ps, u64 start, u64 end, bool *keep)
 	return false;
 }
 
+/* Such a program changes protections too without telling us. */
+static void note_raw(struct ps_mm *mm)
+{
+	if (!mm->foreign)
+		atomic_fetch_add(&mm->ps->raw_calls, 1);
+}
+
 static void on_remove(struct ps_mm *mm, u64 start, u64 end)
 {
 	bool keep = false;
@@ -54,6 +61,7 @@ static void on_remove(struct ps_mm *mm, u64 start, u64 end)
 		struct extent *e;
 		u64 until = ps_now_ns() + QUIET_NS;
 
+		note_raw(mm);
 		for (u64 a = start; a < end && (e = pt_next(mm, a, end)); a = e->addr + PMD_SIZE)
 			e->quiet_until = until;
 	}
@@ -96,7 +104,7 @@ static void on_remap(struct ps_ctx *ctx, struct ps_mm *mm, u64 from, u64 to, u64
 }
 
 /* Less what a move that came before has taken already. */
-static void on_unmap(struct ps_mm *mm, u64 start, u64 end)
+static void unmapped(struct ps_mm *mm, u64 start, u64 end)
 {
 	for (u32 i = 0; i < mm->nr_early; i++) {
 		u64 s = mm->early[i].start, e = mm->early[i].end;
@@ -104,13 +112,22 @@ static void on_unmap(struct ps_mm *mm, u64 start, u64 end)
 		if (e <= start || s >= end)
 			continue;
 		if (start < s)
-			on_unmap(mm, start, s);
+			unmapped(mm, start, s);
 		if (end > e)
-			on_unmap(mm, e, end);
+			unmapped(mm, e, end);
 		return;
 	}
 	zap_range(mm, start, end, 0);
 	region_del(mm, start, end);
+}
+
+static void on_unmap(struct ps_mm *mm, u64 start, u64 end)
+{
+	bool keep;
+
+	if (!announced(mm->ps, start, end, &keep))
+		note_raw(mm);
+	unmapped(mm, start, end);
 }
 
 static void on_fork(struct ps_mm *mm, int uffd)

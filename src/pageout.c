@@ -18,6 +18,7 @@
 #include "reclaim.h"
 #include "region.h"
 #include "swap_cache.h"
+#include "unwritable.h"
 #include "vma.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -34,24 +35,15 @@ struct take {
 	struct frame *f;
 	u64 moved[PTRS_PER_PMD / 64]; /* API: pages moved, from what we knew to be present */
 	unsigned refused;
-	bool patchy; /* of several mappings: ask before each MOVE */
+	bool patchy; /* of several mappings, or not simply writable: ask before each MOVE */
+	u32 prot;    /* of the mapping that was asked for */
+	bool unready; /* unwritable_prepare() first */
 	bool shared; /* met EBUSY, worth one MADV_POPULATE_WRITE */
 	bool again;  /* cut short, by an event (EAGAIN) or a fault that waits: nothing can be said */
 	bool final;  /* second try: EBUSY means pinned */
 };
 
 /* ---- out of view ---- */
-
-static bool inflight(struct pswap *ps, u64 start, u64 end)
-{
-	for (unsigned i = 0; i < PS_INFLIGHT; i++) {
-		u64 s = atomic_load(&ps->inflight[i].start);
-
-		if (s && s < end && atomic_load(&ps->inflight[i].end) > start)
-			return true;
-	}
-	return false;
-}
 
 static void note_moved(struct take *t, unsigned p, unsigned n)
 {
@@ -70,15 +62,28 @@ static unsigned ask_mapping(struct take *t, unsigned p, unsigned *end)
 	u64 addr = pt_addr(t->e, p), extent_end = t->e->addr + PMD_SIZE;
 	struct vma v;
 
+	t->prot = PROT_READ | PROT_WRITE;
 	if (vma_query(t->ctx->ps->maps_fd, addr, &v))
 		return p;
 	if (v.start > addr)
 		return v.start >= extent_end ? PTRS_PER_PMD : pt_index(v.start);
-	if (v.shared || v.inode || v.prot != (PROT_READ | PROT_WRITE))
+	if (v.shared || v.inode)
 		return v.end >= extent_end ? PTRS_PER_PMD : pt_index(v.end);
 	if (v.end < extent_end)
 		*end = MIN(*end, pt_index(v.end));
+	t->prot = v.prot;
 	return p;
+}
+
+/* Into the frame, at the same place. */
+static s64 move_into_frame(struct take *t, unsigned p, unsigned n)
+{
+	u64 off = (u64)p << PAGE_SHIFT;
+
+	if (t->prot != (PROT_READ | PROT_WRITE))
+		return unwritable_move(t->ctx, t->e, t->f, p, n, t->prot);
+	return uffd_move(t->e->mm->uffd, (u64)(uintptr_t)t->f->mem + off, t->e->addr + off,
+			 (u64)n << PAGE_SHIFT, false);
 }
 
 /* What came back in parts is small pages and is moved in several pieces; the rest may be a huge page,
@@ -96,7 +101,6 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 
 	while (p < end && t->refused < MAX_REFUSED) {
 		unsigned next = t->patchy ? ask_mapping(t, p, &piece) : p;
-		u64 off = (u64)next << PAGE_SHIFT;
 		s64 ret;
 
 		if (next != p) {
@@ -104,8 +108,7 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 			piece = piece_from(t, p, end);
 			continue;
 		}
-		ret = uffd_move(t->e->mm->uffd, (u64)(uintptr_t)t->f->mem + off, t->e->addr + off,
-				(u64)(piece - p) << PAGE_SHIFT, false);
+		ret = move_into_frame(t, p, piece - p);
 		if (ret > 0) {
 			note_moved(t, p, ret >> PAGE_SHIFT);
 			p += ret >> PAGE_SHIFT;
@@ -124,6 +127,11 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 		}
 		if (ret == -ESRCH || ret == -ENOMEM)
 			return;
+		if (ret == -EACCES) {
+			t->unready = true;
+			t->refused++;
+			return;
+		}
 		if (ret == -EBUSY) {
 			if (!t->final) {
 				t->shared = true;
@@ -137,7 +145,8 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 		/* A border of mappings, or one that cannot be moved; else locked, a guard, or something we
 		 * do not know. */
 		next = piece;
-		if (!t->patchy && (ask_mapping(t, p, &next) != p || next < piece)) {
+		if (!t->patchy && (ask_mapping(t, p, &next) != p || next < piece ||
+				   t->prot != (PROT_READ | PROT_WRITE))) {
 			t->patchy = true;
 			continue;
 		}
@@ -293,7 +302,7 @@ static unsigned take_once(struct take *t)
 	     r && r < mm->regions + mm->nr_regions && r->start < end; r++) {
 		u64 lo = MAX(r->start, e->addr), hi = MIN(r->end, end);
 
-		if ((r->flags & REGION_LOCKED) || inflight(ps, lo, hi))
+		if ((r->flags & REGION_LOCKED) || ps_is_inflight(ps, lo, hi))
 			continue;
 		if (t->ctx->only && r->group != t->ctx->only)
 			continue;
@@ -336,13 +345,18 @@ static unsigned take_with_frame(struct ps_ctx *ctx, struct extent *e, bool final
 				bool *again)
 {
 	struct pswap *ps = ctx->ps;
-	struct take t = { .ctx = ctx, .e = e, .final = final };
+	struct take t = { .ctx = ctx, .e = e, .final = final, .prot = PROT_READ | PROT_WRITE };
 	unsigned n = 0;
 
 	t.f = frame_alloc(ps, e);
 	if (!t.f)
 		return 0;
 	n = take_once(&t);
+	if (t.unready && unwritable_prepare(ctx) && !n) {
+		t.unready = false;
+		t.refused = 0;
+		n = take_once(&t);
+	}
 	*shared = t.shared;
 	*again = t.again;
 	if (!n)

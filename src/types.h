@@ -28,6 +28,7 @@
  *   3 ps_mm.gate      shared: "look at the ptes, change the mapping, change the ptes" as one step;
  *                     exclusive: read one message from the userfaultfd and, if it is an event,
  *                     apply it to regions and ptes.  See event.c for why reads are exclusive.
+ *     pswap.window    one range at a time is made writable (unwritable.h)
  *   4 extent.lock     the ptes and the pmd entry (the kernel's split page-table lock)
  *   5 swap file: cluster lock, area lock;  6 store: its own
  *   7 lru_cpu.lock (a CPU's folio batches)
@@ -338,6 +339,12 @@ struct ps_inflight {
 	_Atomic u32 keep;	/* resident pages stay (MADV_FREE) */
 };
 
+/* A range that is writable for a moment though the program does not want it to be (unwritable.h). */
+struct ps_window {
+	struct ps_mutex lock;
+	_Atomic u64 start, end; /* start == 0: none */
+};
+
 struct ps_tuning {
 	u64 limit;
 	enum ps_count count;
@@ -411,7 +418,7 @@ struct pswap {
 
 	/* the limit (account.c) */
 	int proc_fd; /* /proc: opened early, for a program that changes its root */
-	int statm_fd, maps_fd, pagemap_fd, rollup_fd;
+	int statm_fd, maps_fd, pagemap_fd, mem_fd, rollup_fd;
 	_Atomic u32 forked;	     /* pages may be shared with another process: ask for PSS */
 	_Atomic s64 shared_discount; /* bytes resident here that others pay for, */
 	_Atomic s64 shared_rss;	     /* of so many */
@@ -458,6 +465,8 @@ struct pswap {
 	struct ps_ctx *ctx[PS_NR_CTX];
 	struct ps_mutex ctx_lock; /* the API callers' context */
 	struct ps_inflight inflight[PS_INFLIGHT];
+	struct ps_window window;
+	_Atomic u32 raw_calls; /* events of calls that no hook announced */
 	_Atomic u32 pending_events; /* a COPY or MOVE met EAGAIN */
 	struct ps_handoff handoff;
 	pid_t pid; /* a process id to name this address space by */
@@ -474,6 +483,18 @@ enum ps_warning { WARN_EXCEED = 1, WARN_POISON = 2, WARN_NO_STORE = 4, WARN_IO =
 static inline bool ps_warn_once(struct pswap *ps, enum ps_warning w)
 {
 	return !(atomic_fetch_or(&ps->warned, w) & w);
+}
+
+/* A system call of the program is at work on some of [start, end). */
+static inline bool ps_is_inflight(struct pswap *ps, u64 start, u64 end)
+{
+	for (unsigned i = 0; i < PS_INFLIGHT; i++) {
+		u64 s = atomic_load(&ps->inflight[i].start);
+
+		if (s && s < end && atomic_load(&ps->inflight[i].end) > start)
+			return true;
+	}
+	return false;
 }
 
 #endif

@@ -56,7 +56,7 @@ static void none_and_back(void)
 	pt_verify(buf, PT_PAGE, 1);
 	CHECK(read(zero, p + 500 * PT_PAGE, PT_PAGE) == -1 && errno == EFAULT);
 	pt_verify(p, N, 1);
-	pt_press(); /* read-only memory stays: UFFDIO_MOVE refuses it (docs/design.md) */
+	pt_press();
 	pt_verify(p, N, 1);
 	pt_press();
 	expect(p + N / 2 + 3, true, false);
