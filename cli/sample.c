@@ -243,11 +243,24 @@ void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
 	memcpy(p->comm, comm, sizeof(p->comm));
 }
 
-static void look_at_other(struct round *r, pid_t pid, u64 starttime, const char comm[16])
+/*
+ * A child of a member is about to become one, mostly, and then says itself what it uses; counted here it would be
+ * counted twice until the next look.
+ */
+static bool may_join(struct round *r, pid_t parent)
 {
-	struct sample_proc *p = proc_of(r->s, pid, starttime);
-	u64 anon = anon_bytes(pid, r->members + r->watched > 0);
+	return parent && is_member(r->s->shm, parent);
+}
 
+static void look_at_other(struct round *r, pid_t pid, pid_t parent, u64 starttime, const char comm[16])
+{
+	unsigned known = r->s->nr_procs;
+	struct sample_proc *p = proc_of(r->s, pid, starttime);
+	u64 anon;
+
+	if (r->s->nr_procs > known && may_join(r, parent))
+		return;
+	anon = anon_bytes(pid, r->members + r->watched > 0);
 	if (p) {
 		memcpy(p->comm, comm, sizeof(p->comm));
 		p->footprint_bytes = anon;
@@ -277,7 +290,7 @@ static void look_at_tree(struct round *r, pid_t pid, pid_t parent, int depth)
 
 		if (starttime && !(parent && shares_memory(pid, parent, comm)) &&
 		    !meets_inner(r, pid, starttime))
-			look_at_other(r, pid, starttime, comm);
+			look_at_other(r, pid, parent, starttime, comm);
 	}
 	if (depth == MAX_DEPTH)
 		return;

@@ -40,6 +40,7 @@ static void forget_locks(struct pswap *ps)
 	memset(&ps->reclaim_ev, 0, sizeof(ps->reclaim_ev));
 	memset(&ps->freed_ev, 0, sizeof(ps->freed_ev));
 	memset(ps->inflight, 0, sizeof(ps->inflight));
+	memset(&ps->window, 0, sizeof(ps->window));
 	relaxed_store(&ps->mm.reading, 0);
 	memset(&ps->handoff, 0, sizeof(ps->handoff));
 	for (unsigned i = 0; i < PS_NR_CTX; i++) {

@@ -75,6 +75,15 @@ static void tell(struct pswap *ps, s64 bytes)
 	relaxed_add(&ps->shifted_ours, (u64)(bytes - told));
 }
 
+/* A store that copies what it holds need not when that frees nothing. */
+static void tell_stores(struct pswap *ps, bool shared)
+{
+	for (unsigned i = 0; i < ps->nr_stores; i++)
+		if (ps->stores[i]->ops->share)
+			ps->stores[i]->ops->share(ps->stores[i], shared);
+	relaxed_store(&ps->forked, shared);
+}
+
 /* Asks the kernel. */
 static void look(struct pswap *ps, s64 rss)
 {
@@ -93,7 +102,7 @@ static void look(struct pswap *ps, s64 rss)
 	relaxed_store(&ps->shared_discount, MAX(rss - pss, 0));
 	relaxed_store(&ps->shared_rss, rss);
 	if (rss <= pss + pss / 64)
-		relaxed_store(&ps->forked, 0);
+		tell_stores(ps, false);
 }
 
 s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
@@ -160,7 +169,7 @@ void account_forked(struct pswap *ps, s64 rss)
 		relaxed_store(&ps->stat->measured_bytes, (u64)ours / 2);
 	}
 	cow_forked(ps, copies);
-	relaxed_store(&ps->forked, 1);
+	tell_stores(ps, true);
 	relaxed_store(&ps->rollup_due_ns, 0);
 }
 

@@ -74,6 +74,9 @@ struct store_ops {
 	 */
 	int (*before_fork)(struct store *st);
 	void (*after_fork)(struct store *st);
+	/* Or NULL. Another process has, by a fork that is about to be made, or has no more, what the store holds in
+	 * memory now. */
+	void (*share)(struct store *st, bool shared);
 };
 
 struct store {

@@ -528,6 +528,15 @@ static void ram_after_fork(struct store *st)
 	}
 }
 
+static void ram_share(struct store *st, bool shared)
+{
+	struct ram_store *rs = to_ram(st);
+
+	if (shared)
+		relaxed_add(&rs->forks, 1);
+	relaxed_store(&rs->sharing, shared);
+}
+
 static const struct store_ops ram_ops = {
 	.write = ram_write,
 	.read = ram_read,
@@ -540,6 +549,7 @@ static const struct store_ops ram_ops = {
 	.stat = ram_stat,
 	.close = ram_close,
 	.after_fork = ram_after_fork,
+	.share = ram_share,
 };
 
 static int setup(struct ram_store *rs)

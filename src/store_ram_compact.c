@@ -132,6 +132,9 @@ static bool pick_victims(struct ram_store *rs)
 		refs = relaxed_load(&rs->segs[k->next_seg].refs);
 		if (!refs || refs >= limit || (nr == max && refs >= live[nr - 1]))
 			continue;
+		/* What lives in it would be there twice as long as the other process keeps the old place. */
+		if (refs >= SEG_SIZE / 8 && !pressed && seg_shared(rs, k->next_seg))
+			continue;
 		nr += nr < max;
 		for (i = nr - 1; i && live[i - 1] > refs; i--) {
 			seg[i] = seg[i - 1];

@@ -142,6 +142,7 @@ struct segment {
 	u8 *mem;	  /* set while in use or dead */
 	_Atomic u32 refs; /* live bytes, SEG_OPEN, SEG_VICTIM */
 	u32 next;	  /* link of the dead and free lists */
+	u32 forks;	  /* ram_store.forks when it was opened */
 };
 
 /* Where someone appends. */
@@ -200,6 +201,8 @@ struct ram_store {
 	_Atomic u64 live_clusters; /* with data that has descriptors */
 	_Atomic u64 cluster_end; /* beyond the highest that ever had descriptors */
 	_Atomic u64 nr_compacted;
+	_Atomic u32 forks;    /* of the process: segments from before one are another's too, */
+	_Atomic bool sharing; /* while this is set */
 	_Atomic bool pressed; /* a write met max_bytes since the last housekeeping */
 
 	struct ps_mutex hk_lock; /* compactor, and the giving back of descriptor pages */
@@ -216,6 +219,12 @@ static inline bool descs_idle(struct ram_cluster *c)
 static inline struct ram_store *to_ram(struct store *st)
 {
 	return container_of(st, struct ram_store, st);
+}
+
+/* Another process has it too: writing into it takes a copy, and its memory goes when both have let go of it. */
+static inline bool seg_shared(struct ram_store *rs, u32 seg)
+{
+	return relaxed_load(&rs->sharing) && rs->segs[seg].forks != relaxed_load(&rs->forks);
 }
 
 /* store_ram_segment.c */

@@ -26,7 +26,7 @@ int seg_open(struct ram_store *rs, struct open_seg *o, bool compactor)
 
 	ps_mutex_lock(&rs->lock);
 	/* A dead one that nobody has returned yet saves both the return and the first touch. */
-	seg = list_pop(rs, &rs->dead);
+	seg = rs->dead != SEG_NONE && seg_shared(rs, rs->dead) ? SEG_NONE : list_pop(rs, &rs->dead);
 	if (seg != SEG_NONE) {
 		relaxed_sub(&rs->nr_dead, 1);
 		ps_mutex_unlock(&rs->lock);
@@ -53,6 +53,7 @@ int seg_open(struct ram_store *rs, struct open_seg *o, bool compactor)
 		}
 	}
 	s = &rs->segs[seg];
+	s->forks = relaxed_load(&rs->forks);
 	relaxed_store(&s->refs, SEG_OPEN);
 	o->seg = seg;
 	o->pos = 0;

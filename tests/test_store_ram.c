@@ -291,6 +291,57 @@ static void test_memory_returns(void **state)
 	fill_and_empty(true, false);
 }
 
+/* What another process has as well is not moved, unless hardly anything lives there; what comes later is. */
+static void test_compaction_shared(void **state)
+{
+	struct store *st = open_ram((struct store_ram_options){ .nr_slots = 64 * 512, .verify = true });
+	struct store_stat then, now;
+
+	for (unsigned c = 0; c < 32; c++)
+		write_cluster(st, 0, c, 3, MIXED);
+	for (unsigned i = 0; i < 32 * 512; i++)
+		if (i % 4)
+			st->ops->invalidate(st, i, 1);
+	st->ops->share(st, true);
+	then = stat_of(st);
+	housekeep(st);
+	check(st);
+	now = stat_of(st);
+	assert_int_equal(now.segments_compacted, 0);
+	assert_int_equal(now.memory_bytes, then.memory_bytes);
+	for (unsigned c = 32; c < 64; c++)
+		write_cluster(st, 0, c, 3, MIXED);
+	for (unsigned i = 32 * 512; i < 64 * 512; i++)
+		if (i % 4)
+			st->ops->invalidate(st, i, 1);
+	housekeep(st);
+	now = stat_of(st);
+	assert_true(now.segments_compacted > 5 && now.memory_bytes > then.memory_bytes);
+	then = now;
+	for (unsigned i = 0; i < 32 * 512; i++)
+		if (i % 16)
+			st->ops->invalidate(st, i, 1);
+	housekeep(st);
+	now = stat_of(st);
+	assert_true(now.segments_compacted > then.segments_compacted + 5);
+	for (unsigned i = 32 * 512; i < 64 * 512; i++)
+		if (i % 8)
+			st->ops->invalidate(st, i, 1);
+	st->ops->share(st, true); /* once more */
+	then = stat_of(st);
+	housekeep(st);
+	/* The one that was open may hold next to nothing. */
+	assert_true(stat_of(st).segments_compacted <= then.segments_compacted + 1);
+	st->ops->share(st, false);
+	housekeep(st);
+	check(st);
+	assert_true(stat_of(st).segments_compacted > then.segments_compacted + 1);
+	for (unsigned i = 0; i < 32 * 512; i += 16)
+		expect(st, i, 3, MIXED);
+	st->ops->purge(st);
+	store_close(st);
+}
+
 static void test_compaction(void **state)
 {
 	struct store *st =
@@ -620,6 +671,7 @@ int main(void)
 		cmocka_unit_test(test_scattered),
 		cmocka_unit_test(test_memory_returns),
 		cmocka_unit_test(test_compaction),
+		cmocka_unit_test(test_compaction_shared),
 		cmocka_unit_test(test_max_bytes),
 		cmocka_unit_test(test_borrow),
 		cmocka_unit_test(test_no_memory),
