@@ -28,7 +28,7 @@ static void sample_stores(struct pswap *ps)
 
 	swapfile_stat(&ps->swap, &sw);
 	meta = sw.metadata_bytes + relaxed_load(&ps->nr_extents) * sizeof(struct extent) +
-	       relaxed_load(&ps->nr_tables) * PAGE_SIZE;
+	       relaxed_load(&ps->table_bytes);
 	/* In run mode the kernel's figure has them; here they are all that is not counted elsewhere. */
 	if (!ps->cfg.foreign_program)
 		meta += (ps->cfg.nr_handlers + ps->cfg.nr_workers + 1) *

@@ -131,31 +131,57 @@ pte_t pte_get(struct extent *e, unsigned i)
 	case PMD_CACHED:
 		return pte_make(PTE_CACHED);
 	case PMD_TABLE:
-		return e->table[i];
+		if (e->table->block[i / BLOCK_PAGES])
+			return e->table->block[i / BLOCK_PAGES][i % BLOCK_PAGES];
+		break;
 	}
 	return pte_make(PTE_NONE);
 }
 
 /* Out of address space inside a step that must not fail: there is no way to keep the program's
  * bytes right, so the process ends (ps_assert). The arena's META units make it a rare end. */
+static void *table_alloc(struct extent *e, size_t size)
+{
+	void *p = arena_alloc(size);
+
+	ps_assert(p);
+	relaxed_add(&e->mm->ps->table_bytes, size);
+	return p;
+}
+
+static void table_return(struct extent *e, void *p, size_t size)
+{
+	arena_free(p, size);
+	relaxed_sub(&e->mm->ps->table_bytes, size);
+}
+
+/* Nothing becomes an empty table; a whole fact one whose blocks are a single piece of memory. */
 static void split(struct extent *e)
 {
-	pte_t *table = arena_alloc(PTRS_PER_PMD * sizeof(pte_t));
+	struct pte_table *table = table_alloc(e, sizeof(*table));
+	pte_t *all = NULL;
 
-	ps_assert(table);
-	if (e->pmd != PMD_NONE)
+	if (e->pmd != PMD_NONE) {
+		all = table_alloc(e, PTRS_PER_PMD * sizeof(pte_t));
 		for (unsigned i = 0; i < PTRS_PER_PMD; i++)
-			table[i] = pte_get(e, i);
-	e->nr_pte = e->pmd == PMD_NONE ? 0 : PTRS_PER_PMD;
+			all[i] = pte_get(e, i);
+		for (unsigned b = 0; b < EXTENT_BLOCKS; b++)
+			table->block[b] = all + b * BLOCK_PAGES;
+	}
+	e->nr_pte = all ? PTRS_PER_PMD : 0;
+	e->table_whole = all != NULL;
 	e->table = table;
 	e->pmd = PMD_TABLE;
-	relaxed_add(&e->mm->ps->nr_tables, 1);
 }
 
 static void table_free(struct extent *e)
 {
-	arena_free(e->table, PTRS_PER_PMD * sizeof(pte_t));
-	relaxed_sub(&e->mm->ps->nr_tables, 1);
+	if (e->table_whole)
+		table_return(e, e->table->block[0], PTRS_PER_PMD * sizeof(pte_t));
+	for (unsigned b = 0; !e->table_whole && b < EXTENT_BLOCKS; b++)
+		if (e->table->block[b])
+			table_return(e, e->table->block[b], BLOCK_PAGES * sizeof(pte_t));
+	table_return(e, e->table, sizeof(*e->table));
 }
 
 /* extent.lock makes it the only writer. */
@@ -185,12 +211,20 @@ static void count(struct extent *e, unsigned i, pte_t pte, int by)
 
 void pte_set(struct extent *e, unsigned i, pte_t pte)
 {
+	pte_t **block;
+
 	if (e->pmd == PMD_NONE && pte_kind(pte) == PTE_NONE)
 		return;
 	if (e->pmd != PMD_TABLE)
 		split(e);
-	count(e, i, e->table[i], -1);
-	e->table[i] = pte;
+	block = &e->table->block[i / BLOCK_PAGES];
+	if (!*block) {
+		if (pte_kind(pte) == PTE_NONE)
+			return;
+		*block = table_alloc(e, BLOCK_PAGES * sizeof(pte_t));
+	}
+	count(e, i, (*block)[i % BLOCK_PAGES], -1);
+	(*block)[i % BLOCK_PAGES] = pte;
 	count(e, i, pte, 1);
 	if (e->nr_pte == 0) {
 		table_free(e);

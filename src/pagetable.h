@@ -30,6 +30,13 @@ static inline u64 pt_addr(const struct extent *e, unsigned i)
 
 /* All below: extent.lock held. */
 pte_t pte_get(struct extent *e, unsigned i);
+/* PMD_TABLE: i, or the first page after it that may have a pte; 512: none has. */
+static inline unsigned pte_skip(const struct extent *e, unsigned i)
+{
+	while (i < PTRS_PER_PMD && !e->table->block[i / BLOCK_PAGES])
+		i = ALIGN_DOWN(i, BLOCK_PAGES) + BLOCK_PAGES;
+	return i;
+}
 /* Sets one pte; turns a whole-2 MiB fact into a table first where needed. Keeps the counts. */
 void pte_set(struct extent *e, unsigned i, pte_t pte);
 /* The whole extent becomes PTE_NONE / 512 consecutive slots of one cluster / 512 pages of its frame.

@@ -76,6 +76,15 @@ static inline swp_entry_t pte_to_swp(pte_t p)
 /* What an extent's pmd entry says: nothing, one fact about all 512 pages, or "see the table". */
 enum pmd_kind { PMD_NONE, PMD_SWAP, PMD_CACHED, PMD_TABLE };
 
+#define BLOCK_PAGES 16U /* 64 KiB, the unit of order 4 */
+#define EXTENT_BLOCKS (PTRS_PER_PMD / BLOCK_PAGES)
+
+/* The ptes of an extent, block by block: where a program touches a page here and there, 4 KiB of them for
+ * each would be as much as it has. */
+struct pte_table {
+	pte_t *block[EXTENT_BLOCKS]; /* NULL: all PTE_NONE */
+};
+
 /* ---- LRU (lru.h, folio_batch.h) ---- */
 
 enum lru_list { LRU_NONE, LRU_ACTIVE, LRU_INACTIVE, LRU_NR };
@@ -140,9 +149,6 @@ struct frame {
 	bool copies; /* most were copied out of memory that a fork left shared */
 };
 
-#define BLOCK_PAGES 16U /* 64 KiB, the unit of order 4 */
-#define EXTENT_BLOCKS (PTRS_PER_PMD / BLOCK_PAGES)
-
 /*
  * Aligned to a cache line by its size class in the arena.  What an unmap asks of an extent that is
  * swapped out whole, or has nothing, lies in the first line, so that unmapping waits for one line
@@ -154,7 +160,7 @@ struct extent {
 	struct ps_mm *mm;
 	u64 addr; /* of its first byte, 2 MiB aligned */
 	union {
-		pte_t *table;	  /* PMD_TABLE: 512 */
+		struct pte_table *table; /* PMD_TABLE */
 		swp_entry_t swap; /* PMD_SWAP: slot of page 0, the others follow */
 	};
 	struct frame *frame; /* its frame, or NULL; extent_set_frame() */
@@ -200,6 +206,8 @@ struct extent {
 	/* The last write fault that was let go (cow.h): page after it, how many pages; extent.io. */
 	u16 cow_next;
 	u8 cow_pages;
+
+	bool table_whole; /* PMD_TABLE: its blocks are one piece of memory; extent.lock */
 };
 #ifndef PS_DEBUG /* where locks have a rank */
 _Static_assert(offsetof(struct extent, folio.held) < PS_CACHELINE, "one line for an unmap");
@@ -437,7 +445,8 @@ struct pswap {
 	_Atomic u64 sampled_ns;
 	_Atomic s64 nr_resident;    /* pages known to be resident in regions */
 	_Atomic u64 pool_bytes, metadata_bytes; /* as of the last refresh */
-	_Atomic u32 nr_extents, nr_tables;
+	_Atomic u32 nr_extents;
+	_Atomic u64 table_bytes; /* of ptes */
 	_Atomic u64 limit_now;	    /* limit less what other members of the tree use */
 	_Atomic u32 reap;	    /* a frame lost its last page to an unmap */
 	struct ps_cow cow;

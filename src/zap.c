@@ -12,16 +12,18 @@
 #include "region.h"
 #include "swap_cache.h"
 
-/* The length of the run of swap entries at table[i]: consecutive slots of one area, cluster and
+/* The length of the run of swap entries at page i: consecutive slots of one area, cluster and
  * group (the kernel's swap_pte_batch). */
-static unsigned swap_pte_batch(struct swapfile *sf, const pte_t *table, unsigned i, unsigned end)
+static unsigned swap_pte_batch(struct swapfile *sf, struct extent *e, unsigned i, unsigned end)
 {
+	pte_t pte;
+
 	swp_entry_t ents[PTRS_PER_PMD];
 	unsigned nr = 0;
 
 	/* Only what can belong to the run is handed on for the cluster and group borders. */
-	while (i + nr < end && pte_kind(table[i + nr]) == PTE_SWAP) {
-		ents[nr] = pte_to_swp(table[i + nr]);
+	while (i + nr < end && pte_kind(pte = pte_get(e, i + nr)) == PTE_SWAP) {
+		ents[nr] = pte_to_swp(pte);
 		if (nr && ents[nr].val != ents[nr - 1].val + 1)
 			break;
 		nr++;
@@ -33,15 +35,15 @@ static void zap_pte_range(struct extent *e, unsigned i, unsigned end, unsigned f
 {
 	struct swapfile *sf = &e->mm->ps->swap;
 
-	while (i < end && e->pmd == PMD_TABLE) {
-		pte_t pte = e->table[i];
+	while (e->pmd == PMD_TABLE && (i = pte_skip(e, i)) < end) {
+		pte_t pte = pte_get(e, i);
 		unsigned nr = 1;
 
 		switch (pte_kind(pte)) {
 		case PTE_NONE:
 			break;
 		case PTE_SWAP:
-			nr = swap_pte_batch(sf, e->table, i, end);
+			nr = swap_pte_batch(sf, e, i, end);
 			for (unsigned k = 0; k < nr; k++)
 				pte_set(e, i + k, pte_make(PTE_NONE));
 			free_swap_and_cache_nr(sf, pte_to_swp(pte), nr);
