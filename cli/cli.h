@@ -130,10 +130,12 @@ struct sampler {
 	/* starttime of members that had ended before the last round in which CMD was alive: their
 	 * gauges say nothing about the end of the tree. */
 	u64 gone[PS_SHM_MEMBERS];
+	u64 told[64]; /* starttimes of processes of which was said that they run unswapped; 0 at the end */
 	u8 unmet[PS_SHM_MEMBERS]; /* looks in which it was not found under a number of ours */
 	bool tight;		  /* near the limit because of processes that nobody limits */
 };
-void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root);
+/* told: why CMD runs unswapped has been said. */
+void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root, bool told);
 /* Looks, if it is time; returns nanoseconds until it is time again. */
 u64 sampler_poll(struct sampler *s);
 /* A field in kB of a file of /proc, in bytes; 0 when it has none or the process is gone, `otherwise` if that is

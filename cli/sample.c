@@ -2,6 +2,7 @@
 /* sample.c - the footprint of a tree as seen from outside. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/kcmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,42 @@ static u64 anon_bytes(pid_t pid, bool several)
 	return sample_kib(pid, "smaps_rollup", "Pss_Anon", bytes);
 }
 
+static bool has_library(pid_t pid)
+{
+	char path[64], line[PATH_MAX + 128];
+	bool has = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	while (!has && fgets(line, sizeof(line), f))
+		has = strstr(line, "/libpswap-preload.so") != NULL;
+	has |= ferror(f) != 0;
+	fclose(f);
+	return has;
+}
+
+/* Of CMD exe.c says why; what it starts is seen here, when it is large: once for each process. */
+static void say_unswapped(struct sampler *s, pid_t pid, u64 anon)
+{
+	char comm[16] = "";
+	u64 starttime;
+	unsigned i = 0;
+
+	if (anon < ROLLUP_LEAST)
+		return;
+	starttime = shm_starttime(pid, comm);
+	while (i < ARRAY_SIZE(s->told) && s->told[i] && s->told[i] != starttime)
+		i++;
+	if (i == ARRAY_SIZE(s->told) || s->told[i] || !starttime || has_library(pid))
+		return;
+	s->told[i] = starttime;
+	cli_warn("%.16s (process %d) is not linked with glibc dynamically, or changes its rights: it runs unswapped",
+		 comm, (int)pid);
+}
+
 static void look_at_members(struct round *r)
 {
 	struct ps_shm *shm = r->s->shm;
@@ -137,6 +174,8 @@ static void look_at_members(struct round *r)
 			relaxed_store(&m->measured_bytes, anon);
 			relaxed_store(&m->resident_bytes, anon);
 			stat_peak(&m->peak_footprint_bytes, anon);
+			if (state == PS_MEMBER_NEW)
+				say_unswapped(r->s, (pid_t)pid, anon);
 			r->watched++;
 		}
 		r->footprint += relaxed_load(&m->footprint_bytes);
@@ -227,7 +266,7 @@ static struct sample_proc *proc_of(struct sampler *s, pid_t pid, u64 starttime)
 	return p;
 }
 
-void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
+void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root, bool told)
 {
 	char comm[16] = "";
 	u64 starttime = shm_starttime(root, comm);
@@ -241,6 +280,8 @@ void sampler_init(struct sampler *s, struct ps_shm *shm, pid_t root)
 	/* CMD is listed even if it ends before the first look. */
 	p = proc_of(s, root, starttime);
 	memcpy(p->comm, comm, sizeof(p->comm));
+	if (told)
+		s->told[0] = starttime;
 }
 
 /*
@@ -265,6 +306,7 @@ static void look_at_other(struct round *r, pid_t pid, pid_t parent, u64 starttim
 		memcpy(p->comm, comm, sizeof(p->comm));
 		p->footprint_bytes = anon;
 	}
+	say_unswapped(r->s, pid, anon);
 	r->watched++;
 	r->others += anon;
 }

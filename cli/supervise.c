@@ -392,7 +392,7 @@ int supervise(struct supervise *s, int *exit_status)
 	}
 	pass_on_early(&c, &ear, early, nr_early > 0 ? (unsigned)nr_early / sizeof(early[0]) : 0);
 	let_go_of_stdio();
-	sampler_init(s->sampler, s->shm, c.pid);
+	sampler_init(s->sampler, s->shm, c.pid, exe_unswapped_reason(s->exe) != NULL);
 	watch(s, &c, &ear, sigfd);
 	ear_stop(&ear);
 	close(sigfd);

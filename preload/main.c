@@ -13,6 +13,7 @@
 #include "log.h"
 #include "state.h"
 #include "swapoff.h"
+#include "vma.h"
 
 #define FORK_STACK KiB(256)
 
@@ -204,6 +205,48 @@ static void map_shm(const char *path)
 	G.shm = shm;
 }
 
+/* ---- who runs the program's instructions ---- */
+
+/* Valgrind makes the program's calls itself, and ends it at the first clone that is not libc's. Outside of it these
+ * instructions do nothing. */
+static bool under_valgrind(void)
+{
+	volatile u64 request[6] = { 0x1001 /* RUNNING_ON_VALGRIND */ };
+	u64 ret = 0;
+
+#if defined(__x86_64__)
+	__asm__ volatile("rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
+			 : "+d"(ret) : "a"(request) : "cc", "memory");
+#endif
+	return ret != 0;
+}
+
+/*
+ * A user mode emulator (qemu-x86_64) that is swapped itself: its program has the process's slot and environment, but
+ * an exec it was not.  The kernel shows the program's code where the emulator has it, and never executable.  (Such
+ * emulators make up self/maps, not thread-self/maps.)
+ */
+static bool inside_member(void)
+{
+	struct ps_shm *shm = G.shm;
+	u32 pid = (u32)sys_getpid(), ns = shm ? pid_ns() : 0, n = shm ? relaxed_load(&shm->nr_members) : 0;
+	u64 here = (u64)(uintptr_t)&inside_member;
+	struct vma v;
+	int fd, ret;
+
+	for (; n; n--)
+		if (relaxed_load(&shm->members[n - 1].pid) == pid && relaxed_load(&shm->members[n - 1].pid_ns) == ns)
+			break;
+	if (!n)
+		return false;
+	fd = (int)sys_open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	ret = vma_query(fd, here, &v);
+	sys_close(fd);
+	return ret == -ENOENT || (ret == 0 && (v.start > here || !(v.prot & PROT_EXEC)));
+}
+
 /* ---- the constructor ---- */
 
 static struct ps_config config;
@@ -288,11 +331,18 @@ __attribute__((constructor)) static void preload_init(int argc, char **argv, cha
 		/* Only the library without `pswap run`: nothing to do, and no one to tell. */
 		return;
 	}
+	/* The emulator's memory is the program's, and is looked after. */
+	if (inside_member())
+		return;
 	member_enter();
 	/* It survives exec. */
 	if (sys_call2(SYS_prctl, 37 /* PR_GET_CHILD_SUBREAPER */, &reaper) == 0 && reaper)
 		proc_note_reaper();
 	atomic_store(&G.mode, MODE_COUNTING);
+	if (under_valgrind()) {
+		preload_off("valgrind runs it");
+		return;
+	}
 	G.cpus = count_cpus();
 	G.kernel = kernel_version();
 	G.start_at = MAX(MiB(4), G.limit / 16);

@@ -144,7 +144,8 @@ int vma_query(int fd, u64 addr, struct vma *v)
 		v->offset = q.vma_offset;
 		return 0;
 	}
-	if (ret != -ENOTTY && ret != -EINVAL)
+	/* ENOSYS: emulators. */
+	if (ret != -ENOTTY && ret != -EINVAL && ret != -ENOSYS)
 		return (int)ret;
 	ret = vma_for_each(fd, buf, sizeof(buf), find_one, &f);
 	return ret ? (int)ret : f.found ? 0 : -ENOENT;

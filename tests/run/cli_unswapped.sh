@@ -29,6 +29,14 @@ for kind in static static-pie; do
 	"$PSWAP" run -m 64M "$TMP/$kind" -x env 2>/dev/null | grep -q '^LD_PRELOAD=.*libpswap-preload' ||
 		fail "$kind: the library is not preloaded into what it starts"
 done
+# One that a child is, once it is large.
+printf '#include <string.h>\n#include <unistd.h>\nstatic char m[40 << 20];\nint main(void) { memset(m, 1, sizeof(m)); sleep(1); return m[77] != 1; }\n' >"$TMP/large.c"
+if gcc -O1 -static -o "$TMP/large" "$TMP/large.c" 2>/dev/null; then
+	"$PSWAP" run -m 64M sh -c "$TMP/large; true" 2>"$TMP/err" || fail "a static child: status $?"
+	one_line "a static child" 'large .process [0-9]+. .*runs unswapped'
+	"$PSWAP" run -m 64M "$TMP/large" 2>"$TMP/err"
+	one_line "a static command" 'static.* runs unswapped'
+fi
 # the interpreter counts
 printf '#!%s\n' "$TMP/static" >"$TMP/script"
 chmod +x "$TMP/script"
