@@ -202,6 +202,7 @@ static struct ps_inflight *inflight_begin(u64 start, u64 len, bool keep)
 			    !atomic_compare_exchange_strong(&f->start, &zero, start | 1))
 				continue;
 			relaxed_store(&f->keep, keep);
+			relaxed_add(&f->uses, 1);
 			atomic_store(&f->end, start + len);
 			atomic_store(&f->start, start ? start : 1);
 			return f;

@@ -28,10 +28,31 @@
 #include "zap.h"
 
 #define QUIET_NS 1000000000ULL
+#define LEFT_NS 5000000000ULL /* a call that takes longer has been left by a signal handler that jumped */
 #define SPIN_NS 40000ULL /* a handler looks again for so long after its last message */
 #define LET_GO_NS 5000000ULL /* an event that cannot be read for so long is taken to wait for us */
 #define IDLE_MS 200
 #define MAX_DEFERRED 64
+
+void event_age_inflight(struct pswap *ps)
+{
+	u64 now = ps_now_ns();
+
+	for (unsigned i = 0; i < PS_INFLIGHT; i++) {
+		struct ps_inflight *f = &ps->inflight[i];
+		u64 start = atomic_load(&f->start);
+		u32 uses = relaxed_load(&f->uses);
+
+		if (!start || uses != f->uses_seen || !f->since_ns) {
+			f->uses_seen = uses;
+			f->since_ns = start ? now : 0;
+		} else if (now - f->since_ns > LEFT_NS && atomic_compare_exchange_strong(&f->start, &start, 1)) {
+			atomic_store(&f->end, 0);
+			atomic_store(&f->start, 0);
+			f->since_ns = 0;
+		}
+	}
+}
 
 static bool announced(struct pswap *ps, u64 start, u64 end, bool *keep)
 {

@@ -8,6 +8,10 @@
 /* The body of a handler thread. */
 void event_handler(struct ps_ctx *ctx);
 
+/* Frees announcements (pswap.inflight) whose call was left by a signal handler that jumped away. From the first
+ * worker's clock. */
+void event_age_inflight(struct pswap *ps);
+
 /* Reads and handles one message of mm; false when there was none. */
 bool event_step(struct ps_ctx *ctx, struct ps_mm *mm);
 

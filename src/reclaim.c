@@ -6,6 +6,7 @@
 #include "reclaim.h"
 #include "account.h"
 #include "cow.h"
+#include "event.h"
 #include "folio_batch.h"
 #include "group.h"
 #include "handoff.h"
@@ -534,6 +535,7 @@ void reclaim_worker(struct ps_ctx *ctx)
 		if (first) {
 			handoff_tick(ps);
 			cow_tick(ctx);
+			event_age_inflight(ps);
 		}
 		if ((account_refresh(ps) > account_high(ps) || waited_for(ps)) &&
 		    !handoff_spare(ctx)) {

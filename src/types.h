@@ -345,6 +345,9 @@ struct ps_ctx {
 struct ps_inflight {
 	_Atomic u64 start, end; /* start == 0: free */
 	_Atomic u32 keep;	/* resident pages stay (MADV_FREE) */
+	_Atomic u32 uses;	/* calls that had it */
+	u32 uses_seen;		/* by event_age_inflight(), at since_ns */
+	u64 since_ns;
 };
 
 /* A range that is writable for a moment though the program does not want it to be (unwritable.h). */

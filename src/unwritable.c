@@ -165,6 +165,9 @@ s64 unwritable_move(struct ps_ctx *ctx, struct extent *e, struct frame *f, unsig
 	char *to = f->mem + ((u64)p << PAGE_SHIFT);
 	s64 ret;
 
+	/* Users of the API make their calls past us. */
+	if (!ps->cfg.foreign_program)
+		return -EINVAL;
 	if (prot == (RW | PROT_EXEC))
 		return move_executable(e, to, addr, (u64)n << PAGE_SHIFT, prot);
 	if (prot == PROT_NONE)
