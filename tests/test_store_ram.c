@@ -291,6 +291,14 @@ static void test_memory_returns(void **state)
 	fill_and_empty(true, false);
 }
 
+/* Of slots [first, end) those that n divides stay. */
+static void keep_every(struct store *st, unsigned first, unsigned end, unsigned n)
+{
+	for (unsigned i = first; i < end; i++)
+		if (i % n)
+			st->ops->invalidate(st, i, 1);
+}
+
 /* What another process has as well is not moved, unless hardly anything lives there; what comes later is. */
 static void test_compaction_shared(void **state)
 {
@@ -299,9 +307,7 @@ static void test_compaction_shared(void **state)
 
 	for (unsigned c = 0; c < 32; c++)
 		write_cluster(st, 0, c, 3, MIXED);
-	for (unsigned i = 0; i < 32 * 512; i++)
-		if (i % 4)
-			st->ops->invalidate(st, i, 1);
+	keep_every(st, 0, 32 * 512, 4);
 	st->ops->share(st, true);
 	then = stat_of(st);
 	housekeep(st);
@@ -311,22 +317,16 @@ static void test_compaction_shared(void **state)
 	assert_int_equal(now.memory_bytes, then.memory_bytes);
 	for (unsigned c = 32; c < 64; c++)
 		write_cluster(st, 0, c, 3, MIXED);
-	for (unsigned i = 32 * 512; i < 64 * 512; i++)
-		if (i % 4)
-			st->ops->invalidate(st, i, 1);
+	keep_every(st, 32 * 512, 64 * 512, 4);
 	housekeep(st);
 	now = stat_of(st);
 	assert_true(now.segments_compacted > 5 && now.memory_bytes > then.memory_bytes);
 	then = now;
-	for (unsigned i = 0; i < 32 * 512; i++)
-		if (i % 16)
-			st->ops->invalidate(st, i, 1);
+	keep_every(st, 0, 32 * 512, 16);
 	housekeep(st);
 	now = stat_of(st);
 	assert_true(now.segments_compacted > then.segments_compacted + 5);
-	for (unsigned i = 32 * 512; i < 64 * 512; i++)
-		if (i % 8)
-			st->ops->invalidate(st, i, 1);
+	keep_every(st, 32 * 512, 64 * 512, 8);
 	st->ops->share(st, true); /* once more */
 	then = stat_of(st);
 	housekeep(st);
@@ -350,9 +350,7 @@ static void test_compaction(void **state)
 
 	for (unsigned c = 0; c < 64; c++)
 		write_cluster(st, 0, c, 3, MIXED);
-	for (unsigned i = 0; i < 64 * 512; i++)
-		if (i % 4)
-			st->ops->invalidate(st, i, 1);
+	keep_every(st, 0, 64 * 512, 4);
 	before = stat_of(st);
 	assert_true(before.memory_bytes > 3 * before.used_bytes);
 	housekeep(st);
@@ -370,9 +368,7 @@ static void test_compaction(void **state)
 	/* A cut short pass lets go of its victims. */
 	for (unsigned c = 0; c < 64; c++)
 		write_cluster(st, 0, c, 4, MIXED);
-	for (unsigned i = 0; i < 64 * 512; i++)
-		if (i % 3)
-			st->ops->invalidate(st, i, 1);
+	keep_every(st, 0, 64 * 512, 3);
 	st->ops->housekeep(st, 0);
 	st->ops->invalidate(st, 0, 64 * 512);
 	st->ops->purge(st);
