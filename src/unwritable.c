@@ -2,6 +2,7 @@
 /* unwritable.c - see unwritable.h. */
 #include "unwritable.h"
 #include "cow.h"
+#include "pagetable.h"
 #include "swap_cache.h"
 
 #define RW (PROT_READ | PROT_WRITE)
@@ -49,26 +50,40 @@ static void give_back_rights(u64 addr, u64 len, u32 prot)
  * through /proc/self/mem they do not.  Each gets the byte that it has.  Nothing here waits for a handler: what is
  * missing gives an error.
  */
-static void make_ours(struct ps_mm *mm, u64 addr, u64 len)
+static void make_ours(struct extent *e, unsigned p, unsigned n)
 {
-	struct pswap *ps = mm->ps;
+	struct pswap *ps = e->mm->ps;
+	u64 present[PTRS_PER_PMD / 64], shared[PTRS_PER_PMD / 64];
 	unsigned copies = 0;
 
 	/* As it may be since a fork (cow.c). The rights are what they were: nobody can write. */
-	uffd_writeprotect(mm->uffd, addr, len, false, false);
-	for (u64 a = addr; a < addr + len; a += PAGE_SIZE) {
-		u64 entry = 0;
+	uffd_writeprotect(e->mm->uffd, pt_addr(e, p), (u64)n << PAGE_SHIFT, false, false);
+	if (pages_present(ps, e->addr, present) || pages_shared(ps, e->addr, shared))
+		return;
+	for (unsigned i = p; i < p + n; i++) {
+		off_t at = (off_t)pt_addr(e, i);
 		char byte;
 
-		if (sys_pread(ps->pagemap_fd, &entry, sizeof(entry), (off_t)(a >> PAGE_SHIFT) * sizeof(u64)) !=
-			    sizeof(entry) || !(entry & PM_PRESENT))
+		if (!(present[i / 64] >> (i % 64) & 1))
 			continue;
-		if (sys_pread(ps->mem_fd, &byte, 1, (off_t)a) != 1 ||
-		    sys_pwrite(ps->mem_fd, &byte, 1, (off_t)a) != 1)
+		if (sys_pread(ps->mem_fd, &byte, 1, at) != 1 || sys_pwrite(ps->mem_fd, &byte, 1, at) != 1)
 			break;
-		copies += !(entry & PM_MMAP_EXCLUSIVE);
+		copies += shared[i / 64] >> (i % 64) & 1;
 	}
 	relaxed_add(&ps->cow.unshared, copies);
+}
+
+/* Both sides have these rights, the frame for this moment only. */
+static s64 move_as(struct extent *e, char *to, u64 addr, u64 len, int rights)
+{
+	s64 ret;
+
+	if (rights != RW && sys_mprotect(to, len, rights))
+		return -EINVAL;
+	ret = uffd_move(e->mm->uffd, (u64)(uintptr_t)to, addr, len, false);
+	if (rights != RW)
+		give_back_rights((u64)(uintptr_t)to, len, RW);
+	return ret;
 }
 
 static s64 move_read_only(struct extent *e, char *to, u64 addr, u64 len, u32 prot)
@@ -80,30 +95,14 @@ static s64 move_read_only(struct extent *e, char *to, u64 addr, u64 len, u32 pro
 	ret = uffd_writeprotect(fd, addr, len, true, false);
 	if (ret)
 		return ret == -ENOENT ? -EINVAL : ret;
-	ret = sys_mprotect((void *)(uintptr_t)addr, len, open);
-	if (ret == 0) {
-		if (open == RW || (ret = sys_mprotect(to, len, open)) == 0)
-			ret = uffd_move(fd, (u64)(uintptr_t)to, addr, len, false);
+	ret = -EINVAL;
+	if (sys_mprotect((void *)(uintptr_t)addr, len, open) == 0) {
+		ret = move_as(e, to, addr, len, open);
 		give_back_rights(addr, len, prot);
-		if (open != RW)
-			give_back_rights((u64)(uintptr_t)to, len, RW);
-	} else {
-		ret = -EINVAL;
 	}
 	/* What did not move. After a fork it stays protected (cow.c). */
 	if (!relaxed_load(&ps->cow.on))
 		uffd_writeprotect(fd, addr, len, false, true);
-	return ret;
-}
-
-static s64 move_executable(struct extent *e, char *to, u64 addr, u64 len, u32 prot)
-{
-	s64 ret = sys_mprotect(to, len, (int)prot);
-
-	if (ret)
-		return -EINVAL;
-	ret = uffd_move(e->mm->uffd, (u64)(uintptr_t)to, addr, len, false);
-	give_back_rights((u64)(uintptr_t)to, len, RW);
 	return ret;
 }
 
@@ -161,7 +160,7 @@ static s64 copy_untouchable(struct ps_ctx *ctx, struct extent *e, char *to, u64 
 s64 unwritable_move(struct ps_ctx *ctx, struct extent *e, struct frame *f, unsigned p, unsigned n, u32 prot)
 {
 	struct pswap *ps = ctx->ps;
-	u64 addr = e->addr + ((u64)p << PAGE_SHIFT);
+	u64 addr = pt_addr(e, p);
 	char *to = f->mem + ((u64)p << PAGE_SHIFT);
 	s64 ret;
 
@@ -169,7 +168,7 @@ s64 unwritable_move(struct ps_ctx *ctx, struct extent *e, struct frame *f, unsig
 	if (!ps->cfg.foreign_program)
 		return -EINVAL;
 	if (prot == (RW | PROT_EXEC))
-		return move_executable(e, to, addr, (u64)n << PAGE_SHIFT, prot);
+		return move_as(e, to, addr, (u64)n << PAGE_SHIFT, (int)prot);
 	if (prot == PROT_NONE)
 		n = MIN(n, PS_BUF_PAGES);
 	else if (!(prot & PROT_READ) || (prot & PROT_WRITE))
@@ -186,7 +185,7 @@ s64 unwritable_move(struct ps_ctx *ctx, struct extent *e, struct frame *f, unsig
 	} else {
 		ret = move_read_only(e, to, addr, (u64)n << PAGE_SHIFT, prot);
 		if (ret == -EBUSY) {
-			make_ours(e->mm, addr, (u64)n << PAGE_SHIFT);
+			make_ours(e, p, n);
 			ret = move_read_only(e, to, addr, (u64)n << PAGE_SHIFT, prot);
 		}
 	}
