@@ -75,8 +75,8 @@ static void tell(struct pswap *ps, s64 bytes)
 	relaxed_add(&ps->shifted_ours, (u64)(bytes - told));
 }
 
-/* A store that copies what it holds need not when that frees nothing. */
-static void tell_stores(struct pswap *ps, bool shared)
+/* The stores are told: one that moves what it holds need not when that frees nothing. */
+static void set_forked(struct pswap *ps, bool shared)
 {
 	for (unsigned i = 0; i < ps->nr_stores; i++)
 		if (ps->stores[i]->ops->share)
@@ -102,7 +102,7 @@ static void look(struct pswap *ps, s64 rss)
 	relaxed_store(&ps->shared_discount, MAX(rss - pss, 0));
 	relaxed_store(&ps->shared_rss, rss);
 	if (rss <= pss + pss / 64)
-		tell_stores(ps, false);
+		set_forked(ps, false);
 }
 
 s64 account_shared(struct pswap *ps, s64 rss, bool *exact)
@@ -169,7 +169,7 @@ void account_forked(struct pswap *ps, s64 rss)
 		relaxed_store(&ps->stat->measured_bytes, (u64)ours / 2);
 	}
 	cow_forked(ps, copies);
-	tell_stores(ps, true);
+	set_forked(ps, true);
 	relaxed_store(&ps->rollup_due_ns, 0);
 }
 

@@ -16,10 +16,9 @@
  * group (the kernel's swap_pte_batch). */
 static unsigned swap_pte_batch(struct swapfile *sf, struct extent *e, unsigned i, unsigned end)
 {
-	pte_t pte;
-
 	swp_entry_t ents[PTRS_PER_PMD];
 	unsigned nr = 0;
+	pte_t pte;
 
 	/* Only what can belong to the run is handed on for the cluster and group borders. */
 	while (i + nr < end && pte_kind(pte = pte_get(e, i + nr)) == PTE_SWAP) {
