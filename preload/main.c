@@ -229,14 +229,20 @@ static bool under_valgrind(void)
 static bool inside_member(void)
 {
 	struct ps_shm *shm = G.shm;
-	u32 pid = (u32)sys_getpid(), ns = shm ? pid_ns() : 0, n = shm ? relaxed_load(&shm->nr_members) : 0;
+	u32 pid = (u32)sys_getpid(), ns = 0, n = shm ? relaxed_load(&shm->nr_members) : 0;
 	u64 here = (u64)(uintptr_t)&inside_member;
 	struct vma v;
 	int fd, ret;
 
-	for (; n; n--)
-		if (relaxed_load(&shm->members[n - 1].pid) == pid && relaxed_load(&shm->members[n - 1].pid_ns) == ns)
+	for (; n; n--) {
+		if (relaxed_load(&shm->members[n - 1].pid) != pid)
+			continue;
+		/* Mostly it does not come to this. */
+		if (!ns)
+			ns = pid_ns();
+		if (relaxed_load(&shm->members[n - 1].pid_ns) == ns)
 			break;
+	}
 	if (!n)
 		return false;
 	fd = (int)sys_open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
