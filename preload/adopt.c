@@ -16,6 +16,7 @@
 #include "lru.h"
 #include "pagetable.h"
 #include "region.h"
+#include "rescan.h"
 #include "state.h"
 #include "swap_cache.h"
 #include "vma.h"
@@ -71,43 +72,6 @@ void adopt_boot(void)
 }
 
 /* ---- one range ---- */
-
-/* What of [start, end) is resident is put on the LRU. */
-static void scan_present(struct ps_ctx *ctx, u64 start, u64 end)
-{
-	struct pswap *ps = ctx->ps;
-	struct ps_mm *mm = &ps->mm;
-	u64 map[PTRS_PER_PMD];
-
-	for (u64 addr = start & PMD_MASK; addr < end; addr += PMD_SIZE) {
-		unsigned lo = addr < start ? pt_index(start) : 0, n = 0;
-		unsigned hi = addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD;
-		long got = sys_pread(ps->pagemap_fd, map + lo, (hi - lo) * sizeof(u64),
-				     ((addr >> PAGE_SHIFT) + lo) * sizeof(u64));
-		struct extent *e;
-
-		if (got != (long)((hi - lo) * sizeof(u64)))
-			continue;
-		for (unsigned i = lo; i < hi; i++)
-			n += !!(map[i] & (PM_PRESENT | PM_SWAP | PM_GUARD));
-		if (!n)
-			continue;
-		e = pt_get(mm, addr);
-		if (!e)
-			return;
-		ps_rwlock_read_lock(&mm->gate);
-		ps_mutex_lock(&e->lock);
-		for (unsigned i = lo; i < hi; i++) {
-			if ((map[i] & PM_GUARD) && pte_kind(pte_get(e, i)) == PTE_NONE)
-				pte_set(e, i, pte_make(PTE_GUARD));
-			else if (map[i] & (PM_PRESENT | PM_SWAP))
-				present_set(e, i, 1);
-		}
-		ps_mutex_unlock(&e->lock);
-		ps_rwlock_read_unlock(&mm->gate);
-		folio_add_lru(&ps->lru, &e->folio);
-	}
-}
 
 /*
  * Takes the gate when no VM event waits to be read: what we know of these addresses may still be of a
@@ -210,7 +174,7 @@ int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags)
 	}
 	ps_rwlock_write_unlock(&mm->gate);
 	if (ret == 0 && !fresh)
-		scan_present(ctx, start, end);
+		rescan_range(ctx, start, end);
 	return ret;
 }
 
@@ -464,29 +428,6 @@ unsigned adopt_more(struct ps_ctx *ctx)
 
 	vma_for_each(ctx->ps->maps_fd, ctx->buf, KiB(64), arm_vma, &a);
 	return a.adopted;
-}
-
-void adopt_rescan(struct ps_ctx *ctx)
-{
-	struct ps_mm *mm = &ctx->ps->mm;
-	u64 addr = 0;
-
-	for (;;) {
-		struct region *r;
-		u64 start = 0, end = 0;
-
-		ps_rwlock_read_lock(&mm->gate);
-		r = region_after(mm, addr);
-		if (r) {
-			start = r->start;
-			end = r->end;
-		}
-		ps_rwlock_read_unlock(&mm->gate);
-		if (!r)
-			return;
-		scan_present(ctx, MAX(start, addr), end);
-		addr = end;
-	}
 }
 
 static void forget(struct ps_mm *mm, u64 start, u64 end)

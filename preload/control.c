@@ -15,6 +15,7 @@
 #include "handoff.h"
 #include "log.h"
 #include "region.h"
+#include "rescan.h"
 #include "pagetable.h"
 #include "state.h"
 #include "swapoff.h"
@@ -110,7 +111,7 @@ static long set_flags(u64 start, u64 end, u32 set, u32 clear)
 	ps_rwlock_write_unlock(&mm->gate);
 	/* What was locked and is resident must be found again by reclaim. */
 	if (clear & REGION_LOCKED)
-		adopt_rescan(control_ctx());
+		rescan_all(control_ctx());
 	return ret;
 }
 
@@ -490,7 +491,7 @@ static void loop(void)
 		if (relaxed_load(&G.ps.give_up_until) > now && now - rescanned > RESCAN_NS) {
 			rescanned = now;
 			ps_rwlock_read_lock(&G.ps.freeze);
-			adopt_rescan(control_ctx());
+			rescan_all(control_ctx());
 			ps_rwlock_read_unlock(&G.ps.freeze);
 		}
 	}

@@ -228,7 +228,6 @@ void adopt_unexclude(u64 start, u64 end);  /* general registers only */
 int adopt_add(struct ps_ctx *ctx, u64 start, u64 end, u32 flags);
 void adopt_all(struct ps_ctx *ctx);	   /* arm */
 unsigned adopt_more(struct ps_ctx *ctx);	   /* mappings that no hook saw; how many were new */
-void adopt_rescan(struct ps_ctx *ctx);	   /* what became resident behind our back */
 int adopt_reregister(void);		   /* in a fork's child: all regions with the new uffd */
 void adopt_replaced(u64 addr);		   /* the mapping at addr has taken the place of others unseen */
 void adopt_guards(struct ps_ctx *ctx, u64 start, u64 end); /* gate held exclusively */

@@ -24,6 +24,7 @@
 #include "lru.h"
 #include "pagetable.h"
 #include "region.h"
+#include "rescan.h"
 #include "vma.h"
 #include "zap.h"
 
@@ -83,8 +84,10 @@ static void on_remove(struct ps_mm *mm, u64 start, u64 end)
 		u64 until = ps_now_ns() + QUIET_NS;
 
 		note_raw(mm);
-		for (u64 a = start; a < end && (e = pt_next(mm, a, end)); a = e->addr + PMD_SIZE)
-			e->quiet_until = until;
+		for (u64 a = start; a < end && (e = pt_next(mm, a, end)); a = e->addr + PMD_SIZE) {
+			relaxed_store(&e->quiet_until, until);
+			rescan_later(e);
+		}
 	}
 	zap_range(mm, start, end, ZAP_KEEP_GUARDS | (keep ? ZAP_KEEP_PRESENT : 0));
 }

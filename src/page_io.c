@@ -237,7 +237,7 @@ static void put_back(struct ps_ctx *ctx, struct extent *e)
 		if (fault_return_cached(ctx, e, ctx->index[0]))
 			break;
 	}
-	e->quiet_until = ps_now_ns() + INCOMPRESSIBLE_NS;
+	relaxed_store(&e->quiet_until, ps_now_ns() + INCOMPRESSIBLE_NS);
 }
 
 int frame_write(struct ps_ctx *ctx, struct extent *e, struct frame *f, bool forced,

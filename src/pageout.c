@@ -125,10 +125,8 @@ static void move_pages(struct take *t, unsigned p, unsigned end)
 			t->again = true;
 			return;
 		}
-		if (ret == -ESRCH || ret == -ENOMEM)
-			return;
-		if (ret == -EACCES) {
-			t->unready = true;
+		if (ret == -ESRCH || ret == -ENOMEM || ret == -EACCES) {
+			t->unready = ret == -EACCES;
 			t->refused++;
 			return;
 		}
@@ -294,7 +292,7 @@ static unsigned take_once(struct take *t)
 
 	ps_rwlock_read_lock(&mm->gate);
 	/* Set under the gate, by a DONTNEED that no hook announced. */
-	if (ps_now_ns() < e->quiet_until) {
+	if (ps_now_ns() < relaxed_load(&e->quiet_until)) {
 		ps_rwlock_read_unlock(&mm->gate);
 		return 0;
 	}
@@ -302,11 +300,13 @@ static unsigned take_once(struct take *t)
 	     r && r < mm->regions + mm->nr_regions && r->start < end; r++) {
 		u64 lo = MAX(r->start, e->addr), hi = MIN(r->end, end);
 
-		if ((r->flags & REGION_LOCKED) || ps_is_inflight(ps, lo, hi))
-			continue;
-		if (t->ctx->only && r->group != t->ctx->only)
-			continue;
-		move_unpinned(t, pt_index(lo), hi == end ? PTRS_PER_PMD : pt_index(hi));
+		/* What is passed over may well be there. */
+		if (ps_is_inflight(ps, lo, hi))
+			t->again = true;
+		else if ((r->flags & REGION_LOCKED) || (t->ctx->only && r->group != t->ctx->only))
+			t->refused++;
+		else
+			move_unpinned(t, pt_index(lo), hi == end ? PTRS_PER_PMD : pt_index(hi));
 	}
 	n = note_frame(t);
 	ps_rwlock_read_unlock(&mm->gate);
@@ -386,7 +386,7 @@ unsigned extent_take_out(struct ps_ctx *ctx, struct extent *e, bool wait)
 		else if (!ps_mutex_trylock(&e->io))
 			return 0;
 		if (e->frame || (!ps->cfg.foreign_program && !e->nr_present) ||
-		    ps_now_ns() < e->quiet_until) {
+		    ps_now_ns() < relaxed_load(&e->quiet_until)) {
 			ps_mutex_unlock(&e->io);
 			return 0;
 		}
@@ -421,7 +421,7 @@ int extent_page_out(struct ps_ctx *ctx, struct extent *e)
 	bool shared, again = true;
 	unsigned written;
 
-	e->quiet_until = 0;
+	relaxed_store(&e->quiet_until, 0);
 	for (unsigned tries = 0;; tries++) {
 		if (e->frame) {
 			int ret = frame_write(ctx, e, e->frame, true, &written);

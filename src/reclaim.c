@@ -14,6 +14,7 @@
 #include "lru.h"
 #include "pageout.h"
 #include "pagetable.h"
+#include "rescan.h"
 #include "workingset.h"
 #include "writeback.h"
 
@@ -536,6 +537,7 @@ void reclaim_worker(struct ps_ctx *ctx)
 			handoff_tick(ps);
 			cow_tick(ctx);
 			event_age_inflight(ps);
+			rescan_due(ctx);
 		}
 		if ((account_refresh(ps) > account_high(ps) || waited_for(ps)) &&
 		    !handoff_spare(ctx)) {

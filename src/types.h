@@ -201,12 +201,13 @@ struct extent {
 	u32 dense;	  /* blocks that proved dense in this stay */
 	u8 close[EXTENT_BLOCKS];  /* faults in a row that came close to the one before in the block */
 	u16 tick[EXTENT_BLOCKS];  /* fault clock at the block's last fault */
-	u64 quiet_until;  /* ns: not to be taken out before (a DONTNEED may be under way) */
+	_Atomic u64 quiet_until; /* ns: not to be taken out before (a DONTNEED may be under way) */
 
 	/* The last write fault that was let go (cow.h): page after it, how many pages; extent.io. */
 	u16 cow_next;
 	u8 cow_pages;
 
+	_Atomic bool unsure; /* pages that were dropped may be there still (rescan.h) */
 	bool table_whole; /* PMD_TABLE: its blocks are one piece of memory; extent.lock */
 };
 #ifndef PS_DEBUG /* where locks have a rank */
@@ -479,6 +480,7 @@ struct pswap {
 	struct ps_inflight inflight[PS_INFLIGHT];
 	struct ps_window window;
 	_Atomic u32 raw_calls; /* events of calls that no hook announced */
+	_Atomic u64 rescan_ns; /* when extents that are unsure are looked at; 0: none is */
 	_Atomic u32 pending_events; /* a COPY or MOVE met EAGAIN */
 	struct ps_handoff handoff;
 	pid_t pid; /* a process id to name this address space by */

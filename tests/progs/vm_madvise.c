@@ -2,7 +2,7 @@
 /*
  * vm_madvise - advice on swapped memory means what it means in the kernel (FACTS traps 9, 19, 20).
  *
- *     vm_madvise libc|syscall|asm
+ *     vm_madvise libc|syscall|asm [kept]
  *
  * Where the kernel may choose (FREE), each page as a whole must be one of the allowed. The guard
  * advices are not made by inline assembly: neither an event nor a hook can see that (documented).
@@ -104,6 +104,20 @@ static void free_(void)
 				CHECK(w[k] == (zero ? 0 : want));
 		}
 	}
+	CHECK(munmap(p, N) == 0);
+}
+
+/* What FREE left in memory, because nobody wanted it, and was written to again without a fault is swapped again:
+ * with room enough that nobody looks for it in need. */
+static void kept(void)
+{
+	char *p = fresh(1);
+
+	pt_verify(p, N, 1);
+	CHECK(pt_madvise(way, p, N, MADV_FREE) == 0);
+	pt_fill(p, N, 2);
+	pt_evict(p, N);
+	pt_verify(p, N, 2);
 	CHECK(munmap(p, N) == 0);
 }
 
@@ -346,6 +360,10 @@ int main(int argc, char **argv)
 		f();              \
 		pt_say("%s", #f); \
 	} while (0)
+	if (argc > 2) {
+		RUN(kept);
+		return 0;
+	}
 	RUN(dontneed);
 	RUN(free_);
 	RUN(harmless);

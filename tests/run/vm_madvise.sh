@@ -7,5 +7,6 @@ need_pswap
 PRESS=32
 for way in libc syscall asm; do
 	both 32M vm_madvise $way
+	both 48M vm_madvise $way kept
 done
 finish
