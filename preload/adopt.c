@@ -146,6 +146,7 @@ static int register_mapped(struct pswap *ps, u64 start, u64 end, u32 flags)
 			ret = region_add(mm, a, hi, flags);
 		a = hi;
 	}
+	region_let_go_shared(mm, start, end);
 	return ret;
 }
 

@@ -76,8 +76,10 @@ int cow_register(struct ps_mm *mm)
 		ret = -EAGAIN;
 	} else {
 		relaxed_store(&mm->ps->cow.registered, 1);
-		for (u32 i = 0; i < mm->nr_regions; i++)
+		for (u32 i = 0; i < mm->nr_regions; i++) {
 			region_register(mm, mm->regions[i].start, mm->regions[i].end);
+			region_let_go_shared(mm, mm->regions[i].start, mm->regions[i].end);
+		}
 	}
 	ps_rwlock_write_unlock(&mm->gate);
 	return ret;

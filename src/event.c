@@ -194,18 +194,22 @@ static void learn_region(struct ps_mm *mm, u64 addr)
 	struct vma v;
 
 	ps_rwlock_write_lock(&mm->gate);
-	if (!region_find(mm, addr) && !mm->foreign && !arena_owns((void *)(uintptr_t)addr) && mm->ps->cfg.foreign_program &&
-	    vma_query(mm->ps->maps_fd, addr, &v) == 0 &&
-	    v.start <= addr && !v.shared) {
+	if (region_find(mm, addr)) {
+		; /* by now */
+	} else if (mm->foreign) {
+		region_add(mm, addr & PAGE_MASK, (addr & PAGE_MASK) + PAGE_SIZE, 0);
+	} else if (mm->ps->cfg.foreign_program && !arena_owns((void *)(uintptr_t)addr) &&
+		   vma_query(mm->ps->maps_fd, addr, &v) == 0 && v.start <= addr) {
 		/* Only the parts we do not know: the others keep their flags. */
 		struct region *r = region_after(mm, addr);
 		u64 end = r && r->start < v.end ? r->start : v.end, start = v.start;
 
 		for (u32 i = 0; i < mm->nr_regions && mm->regions[i].end <= addr; i++)
 			start = MAX(start, mm->regions[i].end);
-		region_add(mm, start, end, 0);
-	} else if (mm->foreign && !region_find(mm, addr)) {
-		region_add(mm, addr & PAGE_MASK, (addr & PAGE_MASK) + PAGE_SIZE, 0);
+		if (v.shared || v.inode)
+			region_let_go_shared(mm, start, end);
+		else
+			region_add(mm, start, end, 0);
 	}
 	ps_rwlock_write_unlock(&mm->gate);
 }

@@ -2,6 +2,7 @@
 /* region.c - see region.h. */
 #include "region.h"
 #include "arena.h"
+#include "vma.h"
 
 struct region *region_after(struct ps_mm *mm, u64 addr)
 {
@@ -189,6 +190,15 @@ void region_free(struct ps_mm *mm)
 	arena_unmap(mm->regions, mm->cap_regions * sizeof(struct region));
 	mm->regions = NULL;
 	mm->nr_regions = mm->cap_regions = 0;
+}
+
+void region_let_go_shared(struct ps_mm *mm, u64 start, u64 end)
+{
+	struct vma v;
+
+	for (u64 a = start; a < end && vma_query(mm->ps->maps_fd, a, &v) == 0 && v.start < end; a = v.end)
+		if (v.shared || v.inode)
+			uffd_unregister(mm->uffd, MAX(v.start, start), MIN(v.end, end) - MAX(v.start, start));
 }
 
 int region_register(struct ps_mm *mm, u64 start, u64 end)

@@ -34,4 +34,10 @@ void region_free(struct ps_mm *mm);
  */
 int region_register(struct ps_mm *mm, u64 start, u64 end);
 
+/*
+ * What has come to a part of [start, end) past the hooks, between its being looked up and its being registered,
+ * may be shared memory, which can be registered, and whose faults nobody would serve. It is let go. Run mode.
+ */
+void region_let_go_shared(struct ps_mm *mm, u64 start, u64 end);
+
 #endif
