@@ -104,8 +104,16 @@ static long lock_all(int flags)
 static long set_flags(u64 start, u64 end, u32 set, u32 clear)
 {
 	struct ps_mm *mm = &G.ps.mm;
+	bool known;
 	long ret;
 
+	/* What a child will find there is asked of the regions: there must be one, though it may not be
+	 * written to yet. */
+	ps_rwlock_read_lock(&mm->gate);
+	known = region_covers(mm, start, end);
+	ps_rwlock_read_unlock(&mm->gate);
+	if (!known && (set & (REGION_DONTFORK | REGION_WIPEONFORK)) && !relaxed_load(&G.no_adopt))
+		adopt_more(control_ctx());
 	ps_rwlock_write_lock(&mm->gate);
 	ret = region_flags(mm, start, end, set, clear);
 	ps_rwlock_write_unlock(&mm->gate);

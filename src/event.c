@@ -200,16 +200,21 @@ static void learn_region(struct ps_mm *mm, u64 addr)
 		region_add(mm, addr & PAGE_MASK, (addr & PAGE_MASK) + PAGE_SIZE, 0);
 	} else if (mm->ps->cfg.foreign_program && !arena_owns((void *)(uintptr_t)addr) &&
 		   vma_query(mm->ps->maps_fd, addr, &v) == 0 && v.start <= addr) {
-		/* Only the parts we do not know: the others keep their flags. */
+		/* Only the parts we do not know: the others keep their flags, and what has grown has those, too. */
 		struct region *r = region_after(mm, addr);
 		u64 end = r && r->start < v.end ? r->start : v.end, start = v.start;
+		u32 flags = 0;
 
-		for (u32 i = 0; i < mm->nr_regions && mm->regions[i].end <= addr; i++)
-			start = MAX(start, mm->regions[i].end);
+		for (u32 i = 0; i < mm->nr_regions && mm->regions[i].end <= addr; i++) {
+			if (mm->regions[i].end <= start)
+				continue;
+			start = mm->regions[i].end;
+			flags = mm->regions[i].flags & ~(u32)REGION_FRESH;
+		}
 		if (v.shared || v.inode)
 			region_let_go_shared(mm, start, end);
 		else
-			region_add(mm, start, end, 0);
+			region_add(mm, start, end, flags);
 	}
 	ps_rwlock_write_unlock(&mm->gate);
 }
