@@ -97,23 +97,24 @@ static unsigned piece_from(struct take *t, unsigned p, unsigned end)
 static void move_pages(struct take *t, unsigned p, unsigned end)
 {
 	struct pswap *ps = t->ctx->ps;
-	unsigned piece = piece_from(t, p, end);
+	unsigned piece = p;
 
 	while (p < end && t->refused < MAX_REFUSED) {
-		unsigned next = t->patchy ? ask_mapping(t, p, &piece) : p;
+		unsigned next = p;
 		s64 ret;
 
-		if (next != p) {
-			p = MIN(next, end);
+		if (p == piece)
 			piece = piece_from(t, p, end);
+		if (t->patchy)
+			next = ask_mapping(t, p, &piece);
+		if (next != p) {
+			p = piece = MIN(next, end);
 			continue;
 		}
 		ret = move_into_frame(t, p, piece - p);
 		if (ret > 0) {
 			note_moved(t, p, ret >> PAGE_SHIFT);
 			p += ret >> PAGE_SHIFT;
-			if (p == piece)
-				piece = piece_from(t, p, end);
 			if (p < end && ps_mutex_is_contended(&t->e->io)) {
 				t->again = true;
 				return;

@@ -4,6 +4,7 @@
 #include "cow.h"
 #include "pagetable.h"
 #include "swap_cache.h"
+#include "vma.h"
 
 #define RW (PROT_READ | PROT_WRITE)
 /* Events of calls that were not announced, before the program is taken for one that makes calls past the hooks.  A
@@ -157,6 +158,15 @@ static s64 copy_untouchable(struct ps_ctx *ctx, struct extent *e, char *to, u64 
 	return done ? (s64)done << PAGE_SHIFT : -EINVAL;
 }
 
+/* Still as it was when somebody asked: no call that we know of can change it while the window is open. */
+static bool still_so(struct pswap *ps, u64 addr, u64 end, u32 prot)
+{
+	struct vma v;
+
+	return vma_query(ps->maps_fd, addr, &v) == 0 && v.start <= addr && v.end >= end && v.prot == prot &&
+	       !v.shared && !v.inode;
+}
+
 s64 unwritable_move(struct ps_ctx *ctx, struct extent *e, struct frame *f, unsigned p, unsigned n, u32 prot)
 {
 	struct pswap *ps = ctx->ps;
@@ -164,6 +174,7 @@ s64 unwritable_move(struct ps_ctx *ctx, struct extent *e, struct frame *f, unsig
 	char *to = f->mem + ((u64)p << PAGE_SHIFT);
 	s64 ret;
 
+	ps_assert(n && p + n <= PTRS_PER_PMD);
 	/* Users of the API make their calls past us. */
 	if (!ps->cfg.foreign_program)
 		return -EINVAL;
@@ -180,7 +191,9 @@ s64 unwritable_move(struct ps_ctx *ctx, struct extent *e, struct frame *f, unsig
 	ret = window_open(ps, addr, addr + ((u64)n << PAGE_SHIFT));
 	if (ret)
 		return ret;
-	if (prot == PROT_NONE) {
+	if (!still_so(ps, addr, addr + ((u64)n << PAGE_SHIFT), prot)) {
+		ret = -EAGAIN;
+	} else if (prot == PROT_NONE) {
 		ret = copy_untouchable(ctx, e, to, addr, n);
 	} else {
 		ret = move_read_only(e, to, addr, (u64)n << PAGE_SHIFT, prot);
