@@ -641,6 +641,7 @@ static int start(bool restart)
 	fork_settled(true);
 	if (ret == 0 && restart) {
 		G.step = "register";
+		event_apply_put_off(control_ctx());
 		ret = adopt_reregister();
 	}
 	if (ret == 0) {

@@ -337,9 +337,42 @@ static bool serve_now(struct ps_ctx *ctx, struct ps_mm *mm, u64 addr, bool wp)
 	return fault_serve(ctx, mm, addr, wp);
 }
 
+void event_apply_put_off(struct ps_ctx *ctx)
+{
+	struct ps_mm *mm = &ctx->ps->mm;
+	struct ps_put_off *off = &ctx->ps->put_off;
+	u32 nr = relaxed_load(&off->nr);
+
+	for (u32 i = 0; i < nr; i++)
+		handle_event(ctx, mm, &off->msg[i]);
+	relaxed_store(&off->nr, 0);
+	/* Hooks wait until it is even. */
+	if (relaxed_load(&mm->reading) & 1)
+		atomic_fetch_add(&mm->reading, 1);
+}
+
+/*
+ * Applied, it would change what the fork is copying at this moment, and the child would have one half of it, or a lock
+ * that nobody opens.
+ */
+static void put_off(struct ps_ctx *ctx, const struct uffd_msg *msg)
+{
+	struct ps_put_off *off = &ctx->ps->put_off;
+	u32 nr = relaxed_load(&off->nr);
+
+	if (nr == PS_PUT_OFF) {
+		event_apply_put_off(ctx);
+		atomic_fetch_add(&ctx->ps->mm.reading, 1);
+		nr = 0;
+	}
+	off->msg[nr] = *msg;
+	atomic_store_explicit(&off->nr, nr + 1, memory_order_release);
+}
+
 int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), void *arg)
 {
 	struct ps_mm *mm = &ctx->ps->mm;
+	struct ps_put_off *off = &ctx->ps->put_off;
 	struct uffd_msg msg;
 	bool own_wp = false;
 	u64 own = 0;
@@ -347,12 +380,17 @@ int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), voi
 	for (;;) {
 		bool done = over(arg), got, event;
 
-		atomic_fetch_add(&mm->reading, 1);
+		if (!relaxed_load(&off->nr))
+			atomic_fetch_add(&mm->reading, 1);
 		got = sys_read(mm->uffd, &msg, sizeof(msg)) == sizeof(msg);
 		event = got && msg.event != UFFD_EVENT_PAGEFAULT;
 		if (event && msg.event != UFFD_EVENT_FORK)
-			handle_event(ctx, mm, &msg);
-		atomic_fetch_add(&mm->reading, 1);
+			put_off(ctx, &msg);
+		if (!relaxed_load(&off->nr))
+			atomic_fetch_add(&mm->reading, 1);
+		/* Who waits for a page is not copying; and then all has been copied. */
+		if ((!got && (own || done)) || (event && msg.event == UFFD_EVENT_FORK))
+			event_apply_put_off(ctx);
 		if (!got) {
 			if (own && serve_now(ctx, mm, own, own_wp))
 				own = 0;

@@ -23,4 +23,7 @@ bool event_step(struct ps_ctx *ctx, struct ps_mm *mm);
  */
 int event_await_fork(struct ps_ctx *ctx, pid_t tid, bool (*over)(void *arg), void *arg);
 
+/* Applies what event_await_fork has put off: by the child's engine, before it looks at its memory. */
+void event_apply_put_off(struct ps_ctx *ctx);
+
 #endif

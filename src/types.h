@@ -357,6 +357,17 @@ struct ps_window {
 	_Atomic u64 start, end; /* start == 0: none */
 };
 
+/*
+ * Events that were read while a fork may have been copying us, to be applied when it is over: by us, and by the child,
+ * whose copy has those that came before it.  In one page, so that the child's copy is of one moment.
+ */
+#define PS_PUT_OFF 63
+struct ps_put_off {
+	_Alignas(2048) _Atomic u32 nr;
+	struct uffd_msg msg[PS_PUT_OFF];
+};
+_Static_assert(sizeof(struct ps_put_off) == 2048, "in one page");
+
 struct ps_tuning {
 	u64 limit;
 	enum ps_count count;
@@ -479,6 +490,7 @@ struct pswap {
 	struct ps_mutex ctx_lock; /* the API callers' context */
 	struct ps_inflight inflight[PS_INFLIGHT];
 	struct ps_window window;
+	struct ps_put_off put_off;
 	_Atomic u32 raw_calls; /* events of calls that no hook announced */
 	_Atomic u64 rescan_ns; /* when extents that are unsure are looked at; 0: none is */
 	_Atomic u32 pending_events; /* a COPY or MOVE met EAGAIN */
