@@ -6,6 +6,7 @@
  *     unwritable none|r|rx|rwx MIB    filled in pieces, each protected at once, read at random, made writable again
  *     unwritable fork r|rx MIB        a child reads what went out, and changes its own copy
  *     unwritable forks r|rx MIB       a child for each piece, so that all of it was shared once while resident
+ *     unwritable beside r|rx MIB      next to pages that cannot go, because they are locked past the hooks
  *     unwritable barrier MIB SECONDS  two threads write to random read-only pages; the handler of SIGSEGV notes the page
  *                                     and makes it writable, as collectors of garbage do; every write must be noted
  */
@@ -71,6 +72,26 @@ static void run_rights(int prot, size_t len)
 		pt_fill_at(p + o, PIECE, 2, o / PT_PAGE);
 	}
 	pt_verify(p, len, 2);
+	CHECK(munmap(p, len) == 0);
+}
+
+#define UNIT 64 /* pages: 40 that may be written to, a locked one, and protected ones */
+#define LOW 0x100000000000UL /* with terabytes above it, which a length that is wrong may be of */
+
+static void run_beside(int prot, size_t len)
+{
+	char *p = mmap((void *)LOW, len, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	CHECK(p == (char *)LOW);
+	pt_fill(p, len, 1);
+	for (size_t i = 0; i < len / PT_PAGE; i += UNIT) {
+		CHECK(pt_raw(PT_ASM, SYS_mlock, (long)(p + (i + 40) * PT_PAGE), PT_PAGE, 0, 0, 0, 0) == 0);
+		CHECK(mprotect(p + (i + 41) * PT_PAGE, (UNIT - 41) * PT_PAGE, prot) == 0);
+	}
+	read_at_random(p, len, len / PT_PAGE);
+	for (size_t i = 0; i < len / PT_PAGE; i++)
+		CHECKF(pt_touch(p + i * PT_PAGE, true) == (i % UNIT > 40 ? SIGSEGV : 0), "page %zu", i);
+	pt_verify(p, len, 1);
 	CHECK(munmap(p, len) == 0);
 }
 
@@ -228,10 +249,12 @@ int main(int argc, char **argv)
 		run_fork(prot_of(argv[2]), (size_t)atol(argv[3]) * PT_MIB);
 	else if (argc == 4 && !strcmp(argv[1], "forks"))
 		run_forks(prot_of(argv[2]), (size_t)atol(argv[3]) * PT_MIB);
+	else if (argc == 4 && !strcmp(argv[1], "beside"))
+		run_beside(prot_of(argv[2]), (size_t)atol(argv[3]) * PT_MIB);
 	else if (argc == 4 && !strcmp(argv[1], "barrier"))
 		run_barrier((size_t)atol(argv[2]) * PT_MIB, atoi(argv[3]));
 	else
-		DIE("none|r|rx|rwx MIB, fork[s] r|rx MIB or barrier MIB SECONDS");
+		DIE("none|r|rx|rwx MIB, fork[s]|beside r|rx MIB or barrier MIB SECONDS");
 	puts("ok");
 	return 0;
 }

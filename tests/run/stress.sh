@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # libpswap under random operations of four threads, with every fallback switched in.
-# STRESS_SECONDS: of the main run (default 8; FULL=1: 600), the fallbacks take a third (FULL=1: 120).
+# STRESS_SECONDS: of the main run (default 6; FULL=1: 600), the fallbacks take a third (FULL=1: 120).
 # timeout: 3600
 . "$(dirname "$0")/lib.sh"
 [ -n "$NATIVE" ] && skip "libpswap has no native half"
 [ -e "$TOP/build/libpswap.so" ] || [ -n "${BUILD:-}" ] || skip "no libpswap.so"
 exe=$(prog stress) || fail "cannot build stress"
 main=${STRESS_SECONDS:-${FULL:+600}}
-main=${main:-8}
+main=${main:-6}
 other=${STRESS_OTHER:-${FULL:+120}}
 other=${other:-$(((main + 2) / 3))}
 seed=${STRESS_SEED:-$$}

@@ -13,6 +13,7 @@ done
 for prot in r rx; do
 	both "$LIMIT" unwritable fork $prot "$SIZE"
 	both "$LIMIT" unwritable forks $prot "$SIZE"
+	both "$LIMIT" unwritable beside $prot "$SIZE"
 done
 both "$LIMIT" unwritable barrier "$SIZE" "${FULL:+6}5"
 finish
