@@ -20,21 +20,6 @@ static struct {
 	bool missing; /* something could not be had in this pass */
 } job;
 
-/* The first region that ends behind addr. */
-static bool region_at(struct ps_mm *mm, u64 addr, u64 *start, u64 *end)
-{
-	struct region *r;
-
-	ps_rwlock_read_lock(&mm->gate);
-	r = region_after(mm, addr);
-	if (r) {
-		*start = MAX(r->start, addr);
-		*end = r->end;
-	}
-	ps_rwlock_read_unlock(&mm->gate);
-	return r != NULL;
-}
-
 /* Some extents' pages in. False: the end of the address space has been reached. */
 static bool step(struct ps_ctx *ctx)
 {
@@ -45,7 +30,7 @@ static bool step(struct ps_ctx *ctx)
 		struct extent *e;
 		u64 stop;
 
-		if (!region_at(mm, job.at, &start, &end))
+		if (!region_next(mm, job.at, &start, &end))
 			return false;
 		e = pt_next(mm, start, end);
 		if (!e) {

@@ -19,6 +19,20 @@ struct region *region_after(struct ps_mm *mm, u64 addr)
 	return lo < mm->nr_regions ? &mm->regions[lo] : NULL;
 }
 
+bool region_next(struct ps_mm *mm, u64 addr, u64 *start, u64 *end)
+{
+	struct region *r;
+
+	ps_rwlock_read_lock(&mm->gate);
+	r = region_after(mm, addr);
+	if (r) {
+		*start = MAX(r->start, addr);
+		*end = r->end;
+	}
+	ps_rwlock_read_unlock(&mm->gate);
+	return r != NULL;
+}
+
 struct region *region_find(struct ps_mm *mm, u64 addr)
 {
 	struct region *r = region_after(mm, addr);

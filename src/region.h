@@ -12,6 +12,8 @@
 /* The region of addr, or NULL; and the first region that ends after addr. */
 struct region *region_find(struct ps_mm *mm, u64 addr);
 struct region *region_after(struct ps_mm *mm, u64 addr);
+/* What of the latter lies from addr on, for walks that hold the gate for a look only: takes it. False: none. */
+bool region_next(struct ps_mm *mm, u64 addr, u64 *start, u64 *end);
 
 /* Adds [start, end) with flags, replacing what was known of it. -ENOMEM. */
 int region_add(struct ps_mm *mm, u64 start, u64 end, u32 flags);

@@ -54,26 +54,11 @@ void rescan_range(struct ps_ctx *ctx, u64 start, u64 end)
 			      addr + PMD_SIZE > end ? pt_index(end) : PTRS_PER_PMD);
 }
 
-/* The first region that ends after addr; false: none. */
-static bool next_region(struct ps_mm *mm, u64 addr, u64 *start, u64 *end)
-{
-	struct region *r;
-
-	ps_rwlock_read_lock(&mm->gate);
-	r = region_after(mm, addr);
-	if (r) {
-		*start = MAX(r->start, addr);
-		*end = r->end;
-	}
-	ps_rwlock_read_unlock(&mm->gate);
-	return r;
-}
-
 void rescan_all(struct ps_ctx *ctx)
 {
 	u64 start, end;
 
-	for (u64 addr = 0; next_region(&ctx->ps->mm, addr, &start, &end); addr = end)
+	for (u64 addr = 0; region_next(&ctx->ps->mm, addr, &start, &end); addr = end)
 		rescan_range(ctx, start, end);
 }
 
@@ -92,7 +77,7 @@ static void rescan_regions_of(struct ps_ctx *ctx, struct extent *e)
 {
 	u64 extent_end = e->addr + PMD_SIZE, start, end;
 
-	for (u64 a = e->addr; a < extent_end && next_region(e->mm, a, &start, &end) && start < extent_end; a = end)
+	for (u64 a = e->addr; a < extent_end && region_next(e->mm, a, &start, &end) && start < extent_end; a = end)
 		rescan_range(ctx, start, MIN(end, extent_end));
 }
 
@@ -107,7 +92,7 @@ void rescan_due(struct ps_ctx *ctx)
 	/* Before looking: who has more to look for after this sets it again. */
 	relaxed_store(&ps->rescan_ns, 0);
 	ps_rwlock_read_lock(&ps->freeze);
-	for (u64 addr = 0; next_region(mm, addr, &start, &end); addr = end) {
+	for (u64 addr = 0; region_next(mm, addr, &start, &end); addr = end) {
 		struct extent *e;
 
 		for (u64 a = start; a < end && (e = pt_next(mm, a, end)); a = e->addr + PMD_SIZE) {
